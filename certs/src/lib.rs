@@ -1,0 +1,48 @@
+//! Certificates: the gateway's own authority, the leaves it mints, the roots it
+//! trusts upstream, and what a sandbox needs in order to trust the gateway.
+//!
+//! Towards a sandbox, read in this order: an [`Authority`] signs; [`Serving`]
+//! presents, for a host that policy has admitted, a leaf minted for that host
+//! and nothing else. Towards the internet, [`Roots`] becomes an [`Upstream`].
+//! Into a sandbox goes a [`Kit`]: files that hold the authority's certificate,
+//! and the [`variables`] that point tools at them.
+//!
+//! **Invariant:** the authority's key is in memory, or in a directory that only
+//! its owner can enter. No function returns it and no `Debug` prints it.
+//! **Invariant:** no trust comes from the environment. `SSL_CERT_FILE` and its
+//! kin are written by this crate and never read by it.
+//! **Invariant:** every configuration names its crypto provider. Nothing here
+//! asks for the process default, so nothing here can panic for want of one.
+
+mod authority;
+mod cache;
+//mod der;
+mod directory;
+//mod kit;
+mod mint;
+mod pem;
+//mod pkcs12;
+mod roots;
+mod serve;
+mod subject;
+mod system;
+mod tickets;
+//pub mod variables;
+
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+
+pub use authority::{Authority, AuthorityError, Lifetime, LifetimeError};
+pub use cache::Leaves;
+pub use directory::DirectoryError;
+//pub use kit::{Kit, KitError, PublicRoots};
+pub use mint::{Leaf, Mint, MintError};
+pub use roots::{Roots, RootsError, Upstream};
+pub use serve::{Alpn, Serving};
+pub use subject::{Subject, SubjectError};
+
+/// The one crypto library, named wherever a configuration is built.
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}

@@ -1,0 +1,92 @@
+//! What somebody wrote, kept for a message.
+//!
+//! Errors quote their input, and the input is hostile: it may be long, hold
+//! terminal escapes, or look like the end of a log line. A [`Written`] is cut
+//! to a bounded length and made printable when it is made, so no message that
+//! holds one has to think about it again.
+
+use std::fmt::{self, Write as _};
+
+/// Longer input is cut here and marked with `…`.
+const MOST_CHARS: usize = 120;
+
+/// A printable, bounded copy of some input.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Written(Box<str>);
+
+impl Written {
+    pub(crate) fn of(input: &str) -> Self {
+        Self::of_bytes(input.as_bytes())
+    }
+
+    pub(crate) fn of_bytes(input: &[u8]) -> Self {
+        let mut shown = String::new();
+        let mut left = MOST_CHARS;
+        // A character has at most four bytes: the rest cannot be shown anyway.
+        let (head, cut) = match input.split_at_checked(MOST_CHARS * 4) {
+            Some((head, rest)) => (head, !rest.is_empty()),
+            None => (input, false),
+        };
+        for chunk in head.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                if left == 0 {
+                    break;
+                }
+                left -= 1;
+                push_printable(&mut shown, c);
+            }
+            for byte in chunk.invalid() {
+                if left == 0 {
+                    break;
+                }
+                left -= 1;
+                write!(shown, "\\x{byte:02x}").expect("writing to a string cannot fail");
+            }
+        }
+        if cut || (left == 0 && String::from_utf8_lossy(head).chars().count() > MOST_CHARS) {
+            shown.push('…');
+        }
+        Self(shown.into())
+    }
+}
+
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Letters and digits of any script show as themselves, which is what the
+/// author of a policy wants to read back. Everything else outside ASCII may
+/// be invisible or reorder the line, and shows as its number.
+fn push_printable(shown: &mut String, c: char) {
+    if c == ' ' || c.is_ascii_graphic() || (!c.is_ascii() && c.is_alphanumeric()) {
+        shown.push(c);
+    } else {
+        shown.extend(c.escape_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_cannot_be_forged_by_what_it_quotes() {
+        assert_eq!(Written::of("a\r\n\x1b[31mb\0").to_string(), r"a\r\n\u{1b}[31mb\u{0}");
+        assert_eq!(Written::of("a\u{202e}b\u{200b}").to_string(), r"a\u{202e}b\u{200b}");
+        assert_eq!(Written::of_bytes(b"a\xffb").to_string(), r"a\xffb");
+    }
+
+    #[test]
+    fn letters_of_any_script_are_shown_as_written() {
+        assert_eq!(Written::of("bücher.例え").to_string(), "bücher.例え");
+    }
+
+    #[test]
+    fn long_input_is_cut_and_says_so() {
+        assert_eq!(Written::of(&"a".repeat(120)).to_string(), "a".repeat(120));
+        assert_eq!(Written::of(&"a".repeat(121)).to_string(), format!("{}…", "a".repeat(120)));
+        assert_eq!(Written::of(&"é".repeat(9_999)).to_string(), format!("{}…", "é".repeat(120)));
+    }
+}

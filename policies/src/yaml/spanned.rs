@@ -1,0 +1,70 @@
+//! A value together with the place it stands at.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+
+use crate::problems::At;
+
+/// Remembers where a value was written, for checks that span several fields.
+#[derive(Clone, Debug)]
+pub struct Spanned<T> {
+    pub at: At,
+    pub value: T,
+}
+
+/// The struct name by which our deserializer recognises a [`Spanned`]. No file
+/// can contain it: it is asked for by the type, never read.
+pub(super) const NAME: &str = "\0spanned";
+pub(super) const FIELDS: &[&str] = &["line", "column", "width", "value"];
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Spanned<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_struct(NAME, FIELDS, SpannedVisitor(PhantomData))
+    }
+}
+
+struct SpannedVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for SpannedVisitor<T> {
+    type Value = Spanned<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value with its place")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut numbers = [0usize; 3];
+        for (number, expected) in numbers.iter_mut().zip(FIELDS) {
+            if map.next_key::<String>()?.as_deref() != Some(*expected) {
+                return Err(A::Error::custom("only our own YAML reader knows places"));
+            }
+            *number = map.next_value()?;
+        }
+        let [line, column, width] = numbers;
+        map.next_key::<String>()?;
+        let value = map.next_value()?;
+        Ok(Spanned { at: At { line, column, width }, value })
+    }
+}
+
+/// In the schema a place is invisible: it is the value that people write.
+impl<T: JsonSchema> JsonSchema for Spanned<T> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn schema_id() -> std::borrow::Cow<'static, str> {
+        T::schema_id()
+    }
+
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}

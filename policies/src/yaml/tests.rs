@@ -1,0 +1,181 @@
+//! What the reader makes of awkward files.
+
+use std::collections::BTreeMap;
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use serde::Deserialize;
+
+use super::*;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sample {
+    name: String,
+    #[serde(default)]
+    on: bool,
+    #[serde(default)]
+    mode: Option<Mode>,
+    #[serde(default)]
+    items: Vec<Item>,
+    #[serde(default)]
+    more: BTreeMap<String, u16>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    Fast,
+    Slow,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Item {
+    host: String,
+    #[serde(default)]
+    port: Option<u16>,
+}
+
+#[test]
+fn what_is_right_is_read() {
+    let text =
+        "name: x\non: true\nmode: fast\nitems: [{host: a, port: 1}, {host: b}]\nmore: {k: 7}\n";
+    let sample: Sample = read(&Source::new("f", text)).unwrap();
+    assert_eq!((sample.name.as_str(), sample.on), ("x", true));
+    assert!(matches!(sample.mode, Some(Mode::Fast)));
+    let items: Vec<_> = sample.items.iter().map(|i| (i.host.as_str(), i.port)).collect();
+    assert_eq!(items, [("a", Some(1)), ("b", None)]);
+    assert_eq!(sample.more["k"], 7);
+}
+
+#[test]
+fn every_problem_is_reported_with_its_place() {
+    check(
+        "nmae: x\non: yes\nmode: fsat\nitems:\n  - {host: a, prot: 1}\n  - {port: 70000, host: b}\n  - {port: 1}\nmore: {k: -1}\n",
+        expect![[r#"
+            f:1:1: `name` is missing
+              1 | nmae: x
+                | ^
+            f:1:1: nmae: there is no field `nmae`; did you mean `name`?
+              1 | nmae: x
+                | ^^^^
+            f:2:5: on: expected `true` or `false`, found `yes`; write `true`
+              2 | on: yes
+                |     ^^^
+            f:3:7: mode: `fsat` is not one of `fast`, `slow`; did you mean `fast`?
+              3 | mode: fsat
+                |       ^^^^
+            f:5:15: items[0].prot: there is no field `prot`; did you mean `port`?
+              5 |   - {host: a, prot: 1}
+                |               ^^^^
+            f:6:12: items[1].port: expected a whole number from 0 to 65535, found the number 70000
+              6 |   - {port: 70000, host: b}
+                |            ^^^^^
+            f:7:5: items[2]: `host` is missing
+              7 |   - {port: 1}
+                |     ^
+            f:8:11: more.k: expected a whole number from 0 to 65535, found the number -1
+              8 | more: {k: -1}
+                |           ^^"#]],
+    );
+}
+
+#[test]
+fn a_value_with_a_problem_does_not_also_count_as_missing() {
+    check(
+        "name: [1]\n",
+        expect![[r#"
+            f:1:7: name: expected text, found a list
+              1 | name: [1]
+                |       ^"#]],
+    );
+}
+
+#[test]
+fn a_doubled_key_is_an_error_and_both_places_are_named() {
+    check(
+        "name: a\non: true\nname: b\n",
+        expect![[r#"
+            f:3:1: `name` stands twice; the first is on line 1
+              3 | name: b
+                | ^^^^"#]],
+    );
+}
+
+#[test]
+fn surprises_of_yaml_are_refused() {
+    check(
+        "name: &a x\nitems: [*a, !evil {host: a}]\nmore:\n  <<: {k: 1}\n  1: 2\n",
+        expect![[r#"
+            f:1:10: name: anchors (`&name`) are not read; write the value out where it is used
+              1 | name: &a x
+                |          ^
+            f:2:9: items[0]: aliases (`*name`) are not read; write the value out
+              2 | items: [*a, !evil {host: a}]
+                |         ^^
+            f:2:19: items[1]: tags (`!name`) are not read; write the plain value
+              2 | items: [*a, !evil {host: a}]
+                |                   ^
+            f:4:3: more: merge keys (`<<`) are not read; write the fields out
+              4 |   <<: {k: 1}
+                |   ^^
+            f:5:3: more: a key must be text; put it in quotes if it looks like a number
+              5 |   1: 2
+                |   ^"#]],
+    );
+}
+
+#[test]
+fn a_second_document_an_empty_file_and_broken_syntax_are_refused() {
+    check(
+        "name: a\n---\nname: b\n",
+        expect![[r#"
+        f:2:1: a second document starts here; write one document per file
+          2 | ---
+            | ^^^"#]],
+    );
+    check("# nothing\n", expect!["f: the file is empty"]);
+    check(
+        "name: [a\n",
+        expect![[r#"
+        f:1:7: not YAML: unclosed bracket '['
+          1 | name: [a
+            |       ^"#]],
+    );
+}
+
+#[test]
+fn nesting_is_bounded() {
+    let deep = format!("name: {}{}\n", "[".repeat(100), "]".repeat(100));
+    let problems = read::<Sample>(&Source::new("f", deep)).unwrap_err();
+    assert!(problems.to_string().contains("nested deeper than 24 levels"), "{problems}");
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "\\PC{0,200}") {
+        let _: Result<Sample, _> = read(&Source::new("f", text));
+    }
+
+    /// Made of YAML's own pieces, so that more than the first line is reached.
+    #[test]
+    fn no_arrangement_of_yaml_makes_the_reader_panic(
+        pieces in proptest::collection::vec(
+            proptest::sample::select(vec![
+                "name", ": ", "- ", "\n", "  ", "{", "}", "[", "]", ", ", "&a ", "*a", "!t ", "|", ">",
+                "\"", "'", "---\n", "...\n", "<<", "? ", "~", "true", "1", "host", "items", "#", "\t", "%",
+            ]),
+            0..40,
+        )
+    ) {
+        let _: Result<Sample, _> = read(&Source::new("f", pieces.concat()));
+    }
+}
+
+/// The only function here that knows the reader's API.
+#[track_caller]
+fn check(text: &str, expected: Expect) {
+    let problems = read::<Sample>(&Source::new("f", text)).unwrap_err();
+    expected.assert_eq(&problems.to_string());
+}
