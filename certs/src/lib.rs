@@ -16,14 +16,18 @@
 
 mod authority;
 mod cache;
+mod der;
 mod directory;
+mod kit;
 mod mint;
 mod pem;
+mod pkcs12;
 mod roots;
 mod serve;
 mod subject;
 mod system;
 mod tickets;
+pub mod variables;
 
 use std::sync::Arc;
 
@@ -31,7 +35,8 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
 pub use authority::{Authority, AuthorityError, Lifetime, LifetimeError};
 pub use cache::Leaves;
-pub use directory::DirectoryError;
+pub use directory::{DirectoryError, Unsuitable};
+pub use kit::{Kit, KitError, PublicRoots};
 pub use mint::{Leaf, Mint, MintError};
 pub use roots::{Roots, RootsError, Upstream};
 pub use serve::{Alpn, Serving};
