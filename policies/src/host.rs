@@ -183,12 +183,7 @@ pub(crate) fn canonical(written: &str) -> Result<Cow<'_, str>, HostFault> {
         return Err(HostFault::Character(c));
     }
     let mapped = if !written.is_ascii() || has_a_label(written) {
-        match Uts46::new().to_ascii(
-            written.as_bytes(),
-            DENIED,
-            Hyphens::Allow,
-            DnsLength::Ignore,
-        ) {
+        match Uts46::new().to_ascii(written.as_bytes(), DENIED, Hyphens::Allow, DnsLength::Ignore) {
             Ok(mapped) => mapped,
             Err(_) => return Err(HostFault::International),
         }
@@ -236,9 +231,8 @@ fn check_labels(name: &str) -> Result<(), HostFault> {
 
 /// Whether some label claims to be punycode, and so has to be proven valid.
 fn has_a_label(name: &str) -> bool {
-    name.split('.').any(|label| {
-        label.get(..4).is_some_and(|prefix| prefix.eq_ignore_ascii_case("xn--"))
-    })
+    name.split('.')
+        .any(|label| label.get(..4).is_some_and(|prefix| prefix.eq_ignore_ascii_case("xn--")))
 }
 
 /// The underscore is no letter of host names, but of many names in real use.

@@ -126,9 +126,12 @@ fn parents_are_whole_labels() {
 
 #[test]
 fn names_of_the_machine_itself_are_known() {
-    for (name, is) in
-        [("localhost", true), ("a.localhost", true), ("notlocalhost", false), ("localhost.a", false)]
-    {
+    for (name, is) in [
+        ("localhost", true),
+        ("a.localhost", true),
+        ("notlocalhost", false),
+        ("localhost.a", false),
+    ] {
         assert_eq!(HostName::parse(name).unwrap().is_loopback(), is, "{name}");
     }
 }

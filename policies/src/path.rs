@@ -1,0 +1,302 @@
+//! Request paths, in the one reading that is judged and forwarded.
+//!
+//! A path on the wire has many spellings, and servers differ in which of them
+//! they take for the same file. A [`RequestPath`] has one spelling, and it is
+//! the one sent upstream: what policy saw is what the server gets. Spellings on
+//! which servers are known to disagree (dot segments, doubled slashes, double
+//! escapes, backslashes) are not normalised but refused, because each way of
+//! normalising them is right for one server and a bypass at the next.
+
+use std::fmt;
+
+use crate::written::Written;
+
+/// An absolute path in canonical form.
+///
+/// - Escapes of characters that may stand for themselves are decoded, all other
+///   escapes are upper-case.
+/// - Characters that may not stand in a path are escaped.
+/// - No segment is empty, `.` or `..`, however it was spelt. One trailing `/` is
+///   kept, since servers tell `/a` from `/a/`.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct RequestPath(Box<str>);
+
+impl RequestPath {
+    /// Reads a path as it stood in a request, without its query.
+    ///
+    /// ```
+    /// use policies::RequestPath;
+    ///
+    /// let path = RequestPath::parse("/%7eacme/%40scope%2fname/")?;
+    /// assert_eq!(path.as_str(), "/~acme/@scope%2Fname/");
+    ///
+    /// let err = RequestPath::parse("/repos/ok/%2e%2e/secret").unwrap_err();
+    /// assert_eq!(
+    ///     err.to_string(),
+    ///     "the path `/repos/ok/%2e%2e/secret` is refused: \
+    ///      it has a `.` or `..` segment; send the path it leads to",
+    /// );
+    /// # Ok::<(), policies::PathError>(())
+    /// ```
+    pub fn parse(written: &str) -> Result<Self, PathError> {
+        match read(written.as_bytes()) {
+            Ok(canonical) => Ok(Self(canonical.into())),
+            Err(why) => Err(PathError::new(Part::Path, written.as_bytes(), why)),
+        }
+    }
+
+    /// Reads a path from the wire.
+    pub fn parse_bytes(written: &[u8]) -> Result<Self, PathError> {
+        match read(written) {
+            Ok(canonical) => Ok(Self(canonical.into())),
+            Err(why) => Err(PathError::new(Part::Path, written, why)),
+        }
+    }
+
+    /// The path `/`.
+    pub fn root() -> Self {
+        Self("/".into())
+    }
+
+    /// What is judged, forwarded and recorded.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What stands between the slashes; the last one is empty after a trailing
+    /// slash. An escaped slash (`%2F`) does not end a segment.
+    pub fn segments(&self) -> impl Iterator<Item = &str> {
+        self.0.split('/').skip(1)
+    }
+}
+
+impl fmt::Display for RequestPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A path or query that has no single reading, and why.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("the {part} `{written}` is refused: {why}")]
+pub struct PathError {
+    part: Part,
+    written: Written,
+    why: PathFault,
+}
+
+impl PathError {
+    pub(crate) fn new(part: Part, written: &[u8], why: PathFault) -> Self {
+        Self { part, written: Written::of_bytes(written), why }
+    }
+
+    pub fn fault(&self) -> PathFault {
+        self.why
+    }
+}
+
+/// Which part of a request target an error speaks of.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Part {
+    Path,
+    Query,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Path => "path",
+            Self::Query => "query",
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PathFault {
+    #[error("it holds a backslash, which some servers read as `/`")]
+    Backslash,
+    #[error("it holds a control character or a space")]
+    Control,
+    #[error("it has a `.` or `..` segment; send the path it leads to")]
+    DotSegment,
+    #[error("it is escaped twice (`%25` before two hexadecimal digits); escape it once")]
+    DoubleEscape,
+    #[error("it has an empty segment; write one `/`, not two")]
+    EmptySegment,
+    #[error("its escaped bytes are not UTF-8")]
+    Encoding,
+    #[error("a `%` is not followed by two hexadecimal digits; write a percent sign as `%25`")]
+    Escape,
+    #[error("it holds `#`; a fragment is never sent, and the character is written `%23`")]
+    Fragment,
+    #[error("it is too long")]
+    Length,
+    #[error("it holds a byte outside ASCII; escape it with `%`")]
+    NonAscii,
+    #[error("it does not start with `/`")]
+    NotAbsolute,
+    #[error("it holds `?`, which starts the query")]
+    Query,
+}
+
+/// Longest path we read. Servers commonly stop at 8 KiB.
+const LONGEST: usize = 16 * 1024;
+
+fn read(written: &[u8]) -> Result<String, PathFault> {
+    if written.len() > LONGEST {
+        return Err(PathFault::Length);
+    }
+    if written.first() != Some(&b'/') {
+        return Err(PathFault::NotAbsolute);
+    }
+    let canonical = respell(written)?;
+    check_double_escapes(&canonical)?;
+    check_segments(&canonical)?;
+    // Escaping what must be escaped makes a path longer; the bound is on what
+    // we forward, too, or reading it back would fail.
+    if canonical.len() > LONGEST {
+        return Err(PathFault::Length);
+    }
+    Ok(canonical)
+}
+
+/// Gives every byte its one spelling.
+fn respell(written: &[u8]) -> Result<String, PathFault> {
+    let mut spelt = String::with_capacity(written.len());
+    let mut non_ascii = Vec::new();
+    let mut rest = written;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        let escaped = byte == b'%';
+        let byte = if escaped {
+            let (byte, after) = escape(after).ok_or(PathFault::Escape)?;
+            rest = after;
+            byte
+        } else {
+            byte
+        };
+        // Bytes of one character are escaped side by side, so whatever else
+        // comes next must find the bytes before it complete.
+        if byte < 0x80 {
+            check_utf8(&mut non_ascii)?;
+        }
+        match byte {
+            b'\\' => return Err(PathFault::Backslash),
+            b' ' if escaped => spelt.push_str("%20"),
+            0..=b' ' | 0x7f => return Err(PathFault::Control),
+            0x80.. if escaped => {
+                non_ascii.push(byte);
+                push_escape(&mut spelt, byte);
+            }
+            0x80.. => return Err(PathFault::NonAscii),
+            b'#' if !escaped => return Err(PathFault::Fragment),
+            b'?' if !escaped => return Err(PathFault::Query),
+            _ if stands_for_itself(byte, escaped) => spelt.push(char::from(byte)),
+            _ => push_escape(&mut spelt, byte),
+        }
+    }
+    check_utf8(&mut non_ascii)?;
+    Ok(spelt)
+}
+
+/// Whether a byte is written plainly in canonical form.
+///
+/// RFC 3986 lets only the unreserved characters be decoded freely. We decode the
+/// delimiters that mean nothing inside a segment as well: servers do, and a rule
+/// that denies `/models/x:delete` must not be passed by `x%3Adelete`. Kept apart
+/// from their escapes are `/` and `;`, which divide, and `+`, which some stores
+/// read as a space.
+fn stands_for_itself(byte: u8, escaped: bool) -> bool {
+    match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => true,
+        b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b',' | b':' | b'=' | b'@' => true,
+        b'/' | b';' | b'+' => !escaped,
+        _ => false,
+    }
+}
+
+fn check_utf8(bytes: &mut Vec<u8>) -> Result<(), PathFault> {
+    match std::str::from_utf8(bytes) {
+        // U+0080 to U+009F control terminals as well as the ASCII ones do.
+        Ok(text) if text.chars().any(char::is_control) => Err(PathFault::Control),
+        Ok(_) => {
+            bytes.clear();
+            Ok(())
+        }
+        Err(_) => Err(PathFault::Encoding),
+    }
+}
+
+/// A server behind a server may decode once more than we do. Looked for in the
+/// canonical text, where the digits themselves can no longer hide in escapes.
+fn check_double_escapes(canonical: &str) -> Result<(), PathFault> {
+    for (at, _) in canonical.match_indices("%25") {
+        let after = canonical.as_bytes().get(at + 3..).unwrap_or_default();
+        if let [a, b, ..] = after
+            && a.is_ascii_hexdigit()
+            && b.is_ascii_hexdigit()
+        {
+            return Err(PathFault::DoubleEscape);
+        }
+    }
+    Ok(())
+}
+
+/// Looks at the path as the server that divides it most finely would.
+fn check_segments(canonical: &str) -> Result<(), PathFault> {
+    let mut pieces = canonical.split('/').skip(1).flat_map(|s| s.split("%2F")).peekable();
+    while let Some(piece) = pieces.next() {
+        if piece.is_empty() && pieces.peek().is_some() {
+            return Err(PathFault::EmptySegment);
+        }
+        // `/..;x/` is `/../` to servers that know path parameters.
+        if piece.split(';').flat_map(|s| s.split("%3B")).any(is_dots) {
+            return Err(PathFault::DotSegment);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a server could take a segment for `.` or `..`: some drop spaces
+/// around it, some fold look-alikes of the dot (U+2024, U+2025, U+FF0E).
+fn is_dots(segment: &str) -> bool {
+    let mut rest = segment;
+    let mut dots = 0;
+    while !rest.is_empty() {
+        rest = if let Some(rest) = rest.strip_prefix("%20") {
+            rest
+        } else if let Some(rest) = DOTS.iter().find_map(|dot| rest.strip_prefix(dot)) {
+            dots += 1;
+            rest
+        } else if let Some(rest) = rest.strip_prefix("%E2%80%A5") {
+            dots += 2;
+            rest
+        } else {
+            return false;
+        };
+    }
+    matches!(dots, 1 | 2)
+}
+
+const DOTS: [&str; 3] = [".", "%E2%80%A4", "%EF%BC%8E"];
+
+/// Reads the two digits after a `%`.
+pub(crate) fn escape(after: &[u8]) -> Option<(u8, &[u8])> {
+    let ([high, low], rest) = after.split_first_chunk::<2>()?;
+    let digit = |b: u8| char::from(b).to_digit(16);
+    let byte = u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()?;
+    Some((byte, rest))
+}
+
+fn push_escape(spelt: &mut String, byte: u8) {
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
+    spelt.push('%');
+    for digit in [byte >> 4, byte & 0xf] {
+        spelt.push(*DIGITS.get(usize::from(digit)).expect("four bits are below sixteen"));
+    }
+}
+
+#[cfg(test)]
+mod tests;
