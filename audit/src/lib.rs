@@ -1,1 +1,28 @@
+//! What happened, where nobody can unsay it.
 
+pub mod chain;
+mod digest;
+pub mod event;
+pub mod line;
+mod lines;
+pub mod log;
+mod secret;
+pub mod segment;
+mod text;
+mod time;
+
+pub use chain::Head;
+pub use digest::{Digest, NotADigest};
+pub use event::{
+    Client, Connection, Decision, Destination, Dns, Event, Facts, Failure, Finding, Handling, Hold,
+    HoldState, Http, Kind, Limit, Note, Opened, Operator, Outcome, PolicyLoaded, PolicyRefused,
+    Request, Run, RunEnded, RunStarted, Sighting, Timing, Tls, Traffic, Verdict, WayIn, What,
+};
+pub use lines::Place;
+pub use log::{
+    Entry, Folder, Health, Log, OpenError, Opening, Options, Previous, Sink, Step, Sync,
+    Unavailable,
+};
+pub use secret::{NotAName, SecretName, SecretNames};
+pub use text::{Long, Name, Text};
+pub use time::{Millis, Time};

@@ -1,0 +1,132 @@
+//! SHA-256, written as 64 lower-case hex digits.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::str::FromStr;
+
+use serde::de::{self, Deserialize, Deserializer};
+use serde::ser::{Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+/// The SHA-256 of some exact bytes.
+#[derive(Clone, Copy, Eq, Hash, PartialEq)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// What the first line of a log has in place of a predecessor's digest.
+    pub const ZERO: Self = Self([0; 32]);
+
+    /// The digest of `bytes`.
+    ///
+    /// ```
+    /// use audit::Digest;
+    ///
+    /// assert!(Digest::of(b"").to_string().starts_with("e3b0c442"));
+    /// assert!("E3B0".parse::<Digest>().is_err());
+    /// ```
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// The digest of everything `from` still has to give, and how much that was.
+    pub fn of_reader(mut from: impl Read) -> io::Result<(Self, u64)> {
+        let mut hasher = Sha256::new();
+        let mut size = 0;
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            match from.read(&mut buffer) {
+                Ok(0) => return Ok((hasher.into(), size)),
+                Ok(count) => {
+                    hasher.update(buffer.get(..count).unwrap_or_default());
+                    size += count as u64;
+                }
+                Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
+                Err(err) => return Err(err),
+            }
+        }
+    }
+}
+
+impl From<Sha256> for Digest {
+    /// The digest of everything the hasher was given.
+    fn from(hasher: Sha256) -> Self {
+        Self(hasher.finalize().into())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The text is not a SHA-256 in lower-case hex.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("not a SHA-256: write 64 lower-case hex digits")]
+pub struct NotADigest;
+
+impl FromStr for Digest {
+    type Err = NotADigest;
+
+    fn from_str(written: &str) -> Result<Self, NotADigest> {
+        let (pairs, rest) = written.as_bytes().as_chunks::<2>();
+        if !rest.is_empty() || pairs.len() != 32 {
+            return Err(NotADigest);
+        }
+        let mut bytes = [0; 32];
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            *byte = nibble(*high)? << 4 | nibble(*low)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+/// Upper case is refused: one digest has one spelling.
+fn nibble(digit: u8) -> Result<u8, NotADigest> {
+    match digit {
+        b'0'..=b'9' => Ok(digit - b'0'),
+        b'a'..=b'f' => Ok(digit - b'a' + 10),
+        _ => Err(NotADigest),
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        written.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn writing_and_reading_is_the_identity(bytes: [u8; 32]) {
+            let digest = Digest(bytes);
+            prop_assert_eq!(digest.to_string().parse(), Ok(digest));
+        }
+
+        #[test]
+        fn a_digest_has_one_spelling(written in "[0-9a-fA-F]{62,66}") {
+            if let Ok(digest) = written.parse::<Digest>() {
+                prop_assert_eq!(digest.to_string(), written);
+            }
+        }
+    }
+}

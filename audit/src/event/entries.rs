@@ -1,0 +1,223 @@
+//! The kinds that have a beginning and an end.
+//!
+//! Each is held by an [`Entry`](crate::Entry) while it happens and is written
+//! once, when it ends. An [`Opened`] line with the same id comes earlier when
+//! the first byte must not leave before the record of it is safe.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::What;
+use super::groups::{Client, Decision, Destination, Failure, Handling, Http, Timing, Tls, Traffic};
+use crate::secret::SecretNames;
+use crate::text::{Name, Text};
+
+/// How an entry ended.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Nobody said how: the task was dropped or panicked.
+    #[default]
+    Abandoned,
+    /// It was allowed, and then something broke.
+    Failed,
+    /// We said no.
+    Refused,
+    /// It went through.
+    Relayed,
+}
+
+impl Outcome {
+    /// The name in the log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Abandoned => "abandoned",
+            Self::Failed => "failed",
+            Self::Refused => "refused",
+            Self::Relayed => "relayed",
+        }
+    }
+}
+
+/// One request, from its head to the last byte of its answer.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Request {
+    #[serde(rename = "sluice.outcome")]
+    pub outcome: Outcome,
+    /// The connection it came in on.
+    #[serde(rename = "sluice.connection", skip_serializing_if = "Option::is_none")]
+    pub connection: Option<Uuid>,
+    #[serde(flatten)]
+    pub client: Client,
+    #[serde(flatten)]
+    pub destination: Destination,
+    #[serde(flatten)]
+    pub http: Http,
+    #[serde(flatten)]
+    pub decision: Decision,
+    /// What it was recognised as: `git.push`, `pip.install` and the like.
+    #[serde(rename = "sluice.capability", skip_serializing_if = "Option::is_none")]
+    pub capability: Option<Name>,
+    /// The secrets that were put into it.
+    #[serde(rename = "sluice.secrets", skip_serializing_if = "SecretNames::is_empty")]
+    pub secrets: SecretNames,
+    #[serde(flatten)]
+    pub tls: Tls,
+    #[serde(flatten)]
+    pub traffic: Traffic,
+    #[serde(flatten)]
+    pub timing: Timing,
+    #[serde(flatten)]
+    pub failure: Failure,
+}
+
+/// One connection, from accept to close.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Connection {
+    #[serde(rename = "sluice.outcome")]
+    pub outcome: Outcome,
+    #[serde(flatten)]
+    pub client: Client,
+    #[serde(flatten)]
+    pub destination: Destination,
+    #[serde(rename = "sluice.handling", skip_serializing_if = "Option::is_none")]
+    pub handling: Option<Handling>,
+    #[serde(flatten)]
+    pub decision: Decision,
+    #[serde(flatten)]
+    pub tls: Tls,
+    /// How many requests it carried; none when it was not opened for them.
+    #[serde(rename = "sluice.requests", skip_serializing_if = "Option::is_none")]
+    pub requests: Option<u64>,
+    #[serde(flatten)]
+    pub traffic: Traffic,
+    #[serde(flatten)]
+    pub timing: Timing,
+    #[serde(flatten)]
+    pub failure: Failure,
+}
+
+/// One question to the gateway's name server.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Dns {
+    #[serde(rename = "sluice.outcome")]
+    pub outcome: Outcome,
+    #[serde(flatten)]
+    pub client: Client,
+    #[serde(rename = "dns.question.name", skip_serializing_if = "Option::is_none")]
+    pub name: Option<Text>,
+    #[serde(rename = "dns.question.type", skip_serializing_if = "Option::is_none")]
+    pub record: Option<Text<16>>,
+    /// `udp` or `tcp`.
+    #[serde(rename = "network.transport", skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Text<16>>,
+    /// `NOERROR`, `NXDOMAIN`, `REFUSED` and so on.
+    #[serde(rename = "dns.response_code", skip_serializing_if = "Option::is_none")]
+    pub response: Option<Text<16>>,
+    #[serde(flatten)]
+    pub decision: Decision,
+    #[serde(flatten)]
+    pub timing: Timing,
+    #[serde(flatten)]
+    pub failure: Failure,
+}
+
+/// The first byte of an entry is about to leave.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Opened {
+    /// The kind of the closing line: `request`, `connection` or `dns`.
+    #[serde(rename = "sluice.opens")]
+    pub opens: Text<16>,
+    #[serde(rename = "sluice.connection", skip_serializing_if = "Option::is_none")]
+    pub connection: Option<Uuid>,
+    #[serde(flatten)]
+    pub client: Client,
+    #[serde(flatten)]
+    pub destination: Destination,
+    #[serde(flatten)]
+    pub http: Http,
+    #[serde(flatten)]
+    pub decision: Decision,
+    #[serde(rename = "sluice.capability", skip_serializing_if = "Option::is_none")]
+    pub capability: Option<Name>,
+    #[serde(rename = "sluice.secrets", skip_serializing_if = "SecretNames::is_empty")]
+    pub secrets: SecretNames,
+}
+
+/// Facts an [`Entry`](crate::Entry) can hold: those of a [`Connection`], a
+/// [`Dns`] question or a [`Request`].
+pub trait Facts: Default + Send + sealed::Sealed + 'static {
+    /// What is known before the first byte leaves.
+    fn opening(&self) -> Opened;
+
+    /// The closing record, with how it ended and how long it took.
+    fn closing(self: Box<Self>, outcome: Outcome, total: crate::Millis) -> What;
+}
+
+impl Facts for Connection {
+    fn opening(&self) -> Opened {
+        Opened {
+            opens: Text::constant("connection"),
+            client: self.client.clone(),
+            destination: self.destination.clone(),
+            decision: self.decision.clone(),
+            ..Opened::default()
+        }
+    }
+
+    fn closing(mut self: Box<Self>, outcome: Outcome, total: crate::Millis) -> What {
+        self.outcome = outcome;
+        self.timing.total = Some(total);
+        What::Connection(self)
+    }
+}
+
+impl Facts for Dns {
+    fn opening(&self) -> Opened {
+        Opened {
+            opens: Text::constant("dns"),
+            client: self.client.clone(),
+            decision: self.decision.clone(),
+            ..Opened::default()
+        }
+    }
+
+    fn closing(mut self: Box<Self>, outcome: Outcome, total: crate::Millis) -> What {
+        self.outcome = outcome;
+        self.timing.total = Some(total);
+        What::Dns(self)
+    }
+}
+
+impl Facts for Request {
+    fn opening(&self) -> Opened {
+        Opened {
+            opens: Text::constant("request"),
+            connection: self.connection,
+            client: self.client.clone(),
+            destination: self.destination.clone(),
+            http: self.http.clone(),
+            decision: self.decision.clone(),
+            capability: self.capability.clone(),
+            secrets: self.secrets.clone(),
+        }
+    }
+
+    fn closing(mut self: Box<Self>, outcome: Outcome, total: crate::Millis) -> What {
+        self.outcome = outcome;
+        self.timing.total = Some(total);
+        What::Request(self)
+    }
+}
+
+mod sealed {
+    /// The format is closed: nobody else's facts have a kind.
+    pub trait Sealed {}
+    impl Sealed for super::Connection {}
+    impl Sealed for super::Dns {}
+    impl Sealed for super::Request {}
+}

@@ -1,0 +1,242 @@
+//! The directory a log lives in, and taking it over from whoever wrote before.
+//!
+//! The directory is 0700 and its files 0600: an audit log tells where its reader
+//! would like to be. One that exists and is looser is refused, not repaired,
+//! because what could be read until now could also have been written. The lock
+//! is on the directory itself, so it adds no file to the evidence.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use super::Previous;
+use super::sink::Sink;
+use super::unavailable::Unavailable;
+use crate::chain::{Head, Link};
+use crate::digest::Digest;
+use crate::event::{Kind, Recovered, SegmentStarted};
+use crate::line::LineError;
+use crate::lines::{Lines, Piece, Place};
+use crate::segment::{self, CURRENT, Segment};
+
+/// Why a log could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("another process is writing the log in {}", dir.display())]
+    Busy { dir: PathBuf },
+    #[error("cannot {step} {}", path.display())]
+    Disk { step: &'static str, path: PathBuf, source: io::Error },
+    #[error("others can reach {} (mode {mode:o}): run `chmod {wanted:o} {0}`", path.display())]
+    Loose { path: PathBuf, mode: u32, wanted: u32 },
+    #[error(
+        "{} is not an audit log that can be continued: line {}: {why}; move the folder away to begin a new one",
+        path.display(), place.line
+    )]
+    NotALog { path: PathBuf, place: Place, why: LineError },
+    #[error("{} is not a {wanted}", path.display())]
+    NotAThing { path: PathBuf, wanted: &'static str },
+    #[error("cannot start the writer's thread")]
+    Thread(#[source] io::Error),
+    #[error("cannot begin the log")]
+    Write(#[source] Unavailable),
+}
+
+/// A log's directory, locked, with its current segment.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    /// Held for its lock, and synced when a name in it changes.
+    dir: File,
+    current: File,
+    next_number: u32,
+}
+
+/// What an opened folder held.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) previous: Option<Previous>,
+    pub(super) recovered: Option<Recovered>,
+    /// The current segment is empty and another came before it.
+    pub(super) continues: Option<SegmentStarted>,
+    pub(super) current_bytes: u64,
+    pub(super) current_hash: Sha256,
+}
+
+impl Folder {
+    pub(super) fn open(path: &Path) -> Result<(Self, Found), OpenError> {
+        let dir = open_dir(path)?;
+        lock(&dir, path)?;
+        let segments = Segment::list(path).map_err(disk("list", path))?;
+        let finished = segments.iter().rfind(|segment| segment.number().is_some());
+
+        let current_path = path.join(CURRENT);
+        let current = open_current(&current_path)?;
+        dir.sync_all().map_err(disk("sync", path))?;
+        let mut scan = scan(&current, &current_path)?;
+        let recovered = cut_torn(&current, &current_path, &scan)?;
+
+        let mut continues = None;
+        let mut last = scan.last.take();
+        if let (None, Some(segment)) = (&last, finished) {
+            let file = File::open(segment.path()).map_err(disk("open", segment.path()))?;
+            let before = self::scan(&file, segment.path())?;
+            continues = Some(SegmentStarted {
+                previous: segment.name().into(),
+                previous_sha256: Digest::from(before.hash),
+            });
+            last = before.last;
+        }
+
+        let found = Found {
+            previous: last,
+            recovered,
+            continues,
+            current_bytes: scan.bytes,
+            current_hash: scan.hash,
+        };
+        let next_number = finished.and_then(Segment::number).unwrap_or(0) + 1;
+        Ok((Self { path: path.to_owned(), dir, current, next_number }, found))
+    }
+}
+
+impl Sink for Folder {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.current.write(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.current.sync_data()
+    }
+
+    /// The old name is free before the new file exists, so a crash in between
+    /// leaves no current segment, which opening again repairs.
+    fn rotate(&mut self) -> io::Result<String> {
+        let name = segment::finished(self.next_number);
+        self.current.sync_all()?;
+        // Renaming would overwrite; a finished segment never is.
+        if self.path.join(&name).try_exists()? {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, name));
+        }
+        fs::rename(self.path.join(CURRENT), self.path.join(&name))?;
+        self.current = create(&self.path.join(CURRENT))?;
+        self.dir.sync_all()?;
+        self.next_number += 1;
+        Ok(name)
+    }
+}
+
+fn open_dir(path: &Path) -> Result<File, OpenError> {
+    match DirBuilder::new().recursive(true).mode(0o700).create(path) {
+        Ok(()) => {}
+        Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(source) => return Err(disk("create", path)(source)),
+    }
+    let dir = File::open(path).map_err(disk("open", path))?;
+    let metadata = dir.metadata().map_err(disk("open", path))?;
+    if !metadata.is_dir() {
+        return Err(OpenError::NotAThing { path: path.to_owned(), wanted: "directory" });
+    }
+    refuse_loose(path, &metadata, 0o700)?;
+    Ok(dir)
+}
+
+fn lock(dir: &File, path: &Path) -> Result<(), OpenError> {
+    match dir.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Busy { dir: path.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(disk("lock", path)(source)),
+    }
+}
+
+fn open_current(path: &Path) -> Result<File, OpenError> {
+    let metadata = match path.symlink_metadata() {
+        Ok(metadata) => metadata,
+        Err(err) if err.kind() == io::ErrorKind::NotFound => {
+            return create(path).map_err(disk("create", path));
+        }
+        Err(source) => return Err(disk("open", path)(source)),
+    };
+    if !metadata.is_file() {
+        return Err(OpenError::NotAThing { path: path.to_owned(), wanted: "regular file" });
+    }
+    refuse_loose(path, &metadata, 0o600)?;
+    OpenOptions::new().read(true).append(true).open(path).map_err(disk("open", path))
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(path)
+}
+
+fn refuse_loose(path: &Path, metadata: &fs::Metadata, wanted: u32) -> Result<(), OpenError> {
+    let mode = metadata.mode() & 0o7777;
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(OpenError::Loose { path: path.to_owned(), mode, wanted })
+}
+
+/// What a segment holds.
+struct Scan {
+    last: Option<Previous>,
+    /// Of the whole lines.
+    bytes: u64,
+    hash: Sha256,
+    torn: u64,
+}
+
+/// Reads a segment through. Only its last line has to make sense: whether the
+/// others do is for `verify`, which names the place.
+fn scan(file: &File, path: &Path) -> Result<Scan, OpenError> {
+    let mut hash = Sha256::new();
+    let mut last = (Vec::new(), Place { line: 0, offset: 0 });
+    let mut lines = Lines::new(file);
+    while let Some(piece) = lines.next().map_err(disk("read", path))? {
+        match piece {
+            Piece::Line { bytes, place } => {
+                hash.update(bytes);
+                hash.update(b"\n");
+                last.0.clear();
+                last.0.extend_from_slice(bytes);
+                last.1 = place;
+            }
+            Piece::TooLong { bytes, place } => {
+                let why = LineError::TooLong { bytes };
+                return Err(OpenError::NotALog { path: path.to_owned(), place, why });
+            }
+        }
+    }
+    let (line, place) = last;
+    let last = match place.line {
+        0 => None,
+        _ => {
+            let link = Link::read(&line).map_err(|why| OpenError::NotALog {
+                path: path.to_owned(),
+                place,
+                why,
+            })?;
+            let head = Head { seq: link.seq, hash: Digest::of(&line) };
+            Some(Previous { head, closed: link.kind == Kind::LogClosed.as_str() })
+        }
+    };
+    Ok(Scan { last, bytes: lines.place().offset, hash, torn: lines.unfinished() })
+}
+
+/// Cuts off a last line that a crash left without its newline. What it was is
+/// kept as a digest: enough to recognise it, too little to mistake it for a record.
+fn cut_torn(mut file: &File, path: &Path, scan: &Scan) -> Result<Option<Recovered>, OpenError> {
+    if scan.torn == 0 {
+        return Ok(None);
+    }
+    let read = file.seek(SeekFrom::Start(scan.bytes)).and_then(|_| Digest::of_reader(file));
+    let (sha256, bytes) = read.map_err(disk("read", path))?;
+    file.set_len(scan.bytes).map_err(disk("cut", path))?;
+    file.sync_all().map_err(disk("sync", path))?;
+    Ok(Some(Recovered { bytes, sha256 }))
+}
+
+fn disk(step: &'static str, path: &Path) -> impl Fn(io::Error) -> OpenError {
+    move |source| OpenError::Disk { step, path: path.to_owned(), source }
+}

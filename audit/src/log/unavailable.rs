@@ -1,0 +1,38 @@
+//! Why nothing can be recorded, and therefore nothing may pass.
+
+use std::io;
+
+use crate::text::Text;
+
+/// The log cannot take a record.
+///
+/// [`Unavailable::Full`] passes when entries close; the others are for good.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Unavailable {
+    #[error("the audit log is closed")]
+    Closed,
+    #[error("the audit log cannot {step}: {why}")]
+    Failed { step: Step, why: Text<256> },
+    #[error("the audit log has no place left: {places} are taken by open entries and queued lines")]
+    Full { places: u32 },
+}
+
+impl Unavailable {
+    pub(super) fn failed(step: Step, err: &io::Error) -> Self {
+        Self::Failed { step, why: format_args!("{err}").into() }
+    }
+}
+
+/// What the writer was doing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Step {
+    #[error("begin the next segment")]
+    Rotate,
+    /// The writer thread is gone without having said why.
+    #[error("be written any more")]
+    Run,
+    #[error("sync to disk")]
+    Sync,
+    #[error("write")]
+    Write,
+}

@@ -1,0 +1,121 @@
+//! Which secret, never what it is.
+//!
+//! The log has no field that takes a secret's value. Where one was used or was
+//! caught leaving, it appears by the name the policy gave it, and that name has
+//! a shape most credentials do not have.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::text::Text;
+
+/// The most names one record lists; more than that are counted.
+const MOST: usize = 32;
+
+/// A secret's name as policies write it: letters, digits and `_`.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(try_from = "Text<64>")]
+pub struct SecretName(Text<64>);
+
+impl SecretName {
+    /// Reads a name.
+    ///
+    /// ```
+    /// use audit::SecretName;
+    ///
+    /// assert!(SecretName::parse("GITHUB_TOKEN").is_ok());
+    ///
+    /// let err = SecretName::parse("sk-live-4242").unwrap_err();
+    /// assert_eq!(
+    ///     err.to_string(),
+    ///     "not a secret's name: write letters, digits and `_`, at most 64",
+    /// );
+    /// ```
+    pub fn parse(written: &str) -> Result<Self, NotAName> {
+        let shaped = written.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if !shaped || written.is_empty() || written.len() > 64 {
+            return Err(NotAName);
+        }
+        Ok(Self(written.into()))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+/// The string is no secret's name. It is not quoted: it may be a secret.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("not a secret's name: write letters, digits and `_`, at most 64")]
+pub struct NotAName;
+
+impl TryFrom<Text<64>> for SecretName {
+    type Error = NotAName;
+
+    fn try_from(written: Text<64>) -> Result<Self, NotAName> {
+        Self::parse(written.as_str())
+    }
+}
+
+impl fmt::Display for SecretName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The secrets that were put into one request, each once.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct SecretNames(Vec<SecretName>);
+
+impl SecretNames {
+    /// Adds a name. Returns whether the record had room for it: a request that
+    /// carries more secrets than a record can list should not be sent.
+    #[must_use = "a secret that is not recorded must not be used"]
+    pub fn add(&mut self, name: SecretName) -> bool {
+        if self.0.contains(&name) {
+            return true;
+        }
+        if self.0.len() == MOST {
+            return false;
+        }
+        self.0.push(name);
+        true
+    }
+
+    /// No secret was used.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The names, in the order they were added.
+    pub fn iter(&self) -> impl Iterator<Item = &SecretName> {
+        self.0.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_not_a_name_and_is_not_repeated() {
+        for written in ["", "a b", "eyJhbGciOi.J9.x", "token\n", &"A".repeat(65)] {
+            let err = SecretName::parse(written).unwrap_err();
+            assert!(written.is_empty() || !err.to_string().contains(written));
+        }
+    }
+
+    #[test]
+    fn a_secret_used_twice_is_listed_once_and_the_list_ends() {
+        let mut names = SecretNames::default();
+        for n in 0..MOST {
+            assert!(names.add(SecretName::parse(&format!("S{n}")).unwrap()));
+        }
+        assert!(names.add(SecretName::parse("S0").unwrap()));
+        assert!(!names.add(SecretName::parse("ONE_MORE").unwrap()));
+        assert_eq!(names.iter().count(), MOST);
+    }
+}
