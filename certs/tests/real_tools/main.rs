@@ -8,6 +8,9 @@
 //!
 //! A tool that is not installed is skipped in public; see [`tool`].
 
+#![expect(clippy::indexing_slicing, reason = "this whole program is a test")]
+#![expect(clippy::unwrap_used, reason = "this whole program is a test")]
+
 mod server;
 mod tool;
 
