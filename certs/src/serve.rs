@@ -66,6 +66,10 @@ impl Serving {
         })
     }
 
+    pub fn authority(&self) -> &Arc<Authority> {
+        self.leaves.mint().authority()
+    }
+
     pub fn leaves(&self) -> &Leaves {
         &self.leaves
     }

@@ -98,6 +98,7 @@ fn skip(tool: &str) -> bool {
         "SLUICE_TEST_REQUIRE asks for {tool}, and it is not installed"
     );
     // Not the macro, whose output is shown only when a test fails.
-    writeln!(io::stderr(), "SKIP: {tool} is not installed").unwrap();
+    let line = format!("SKIP: {tool} is not installed\n");
+    io::stderr().write_all(line.as_bytes()).unwrap();
     false
 }
