@@ -66,8 +66,9 @@ impl Host {
             };
         }
         // Without brackets, the last group of `::1:443` could be a port.
-        if written.parse::<Ipv6Addr>().is_ok() {
-            return Err(HostFault::Brackets);
+        let (before_zone, zone) = written.split_once('%').unwrap_or((written, ""));
+        if before_zone.parse::<Ipv6Addr>().is_ok() {
+            return Err(if zone.is_empty() { HostFault::Brackets } else { HostFault::Zone });
         }
         let name = canonical(written)?;
         if literal::ends_in_number(&name) {

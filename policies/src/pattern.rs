@@ -14,7 +14,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::address::AddressClass;
-use crate::authority::{Authority, Host};
+use crate::authority::Host;
 use crate::host::{HostFault, HostName};
 use crate::written::Written;
 
@@ -151,13 +151,15 @@ pub enum PatternFault {
     Everything,
     #[error("{0}")]
     Host(HostFault),
+    #[error("it starts with a dot; write `*.{0}`, and `{0}` beside it if that is meant too")]
+    LeadingDot(HostName),
     #[error("`*` stands for whole labels; write `*.{0}`, and `{0}` beside it if that is meant too")]
     PartOfLabel(HostName),
-    #[error("a path does not belong here; write `host: {0}` and `paths:` beside it")]
-    Path(Host),
+    #[error("a path does not belong here; write `paths:` beside `host: {0}`")]
+    Path(String),
     #[error("a port does not belong here; write `port: {1}` beside `host: {0}`")]
-    Port(Host, u16),
-    #[error("anyone can register a name under `{0}`; write `*.name.{0}`")]
+    Port(String, u16),
+    #[error("`{0}` is a public suffix, under which names belong to anyone; write `*.name.{0}`")]
     PublicSuffix(HostName),
     #[error("a range does not belong here; write a host, and `addresses: [{0}]` beside it")]
     Range(IpNet),
@@ -165,16 +167,15 @@ pub enum PatternFault {
     Scheme,
     #[error("a user name does not belong here; write the host alone, such as `example.com`")]
     UserInfo,
+    #[error("`*` cannot stand before an address; write a host, and `addresses:` beside it")]
+    WildcardAddress,
     #[error("`*` can only be the whole of the first label, as in `*.example.com`")]
     WildcardPlace,
 }
 
 fn read(written: &str) -> Result<HostPattern, PatternFault> {
-    if written.contains("://") {
-        return Err(PatternFault::Scheme);
-    }
-    if written.contains('@') {
-        return Err(PatternFault::UserInfo);
+    if let Some(fault) = misplaced(written) {
+        return Err(fault);
     }
     if written.contains('*') {
         return wildcard(written);
@@ -191,7 +192,10 @@ fn read(written: &str) -> Result<HostPattern, PatternFault> {
             Err(PatternFault::Address(address))
         }
         Ok(Host::Address(address)) => Ok(HostPattern::Address(address)),
-        Err(err) => Err(misplaced(written).unwrap_or(PatternFault::Host(err.fault()))),
+        Err(err) => Err(match written.strip_prefix('.').map(HostName::parse) {
+            Some(Ok(name)) => PatternFault::LeadingDot(name),
+            Some(Err(_)) | None => PatternFault::Host(err.fault()),
+        }),
     }
 }
 
@@ -215,9 +219,10 @@ fn wildcard(written: &str) -> Result<HostPattern, PatternFault> {
     }
     let suffix = match HostName::parse(suffix) {
         Ok(suffix) => suffix,
-        Err(err) => {
-            return Err(misplaced(suffix).unwrap_or(PatternFault::Host(err.fault())));
+        Err(err) if err.fault() == HostFault::Address => {
+            return Err(PatternFault::WildcardAddress);
         }
+        Err(err) => return Err(PatternFault::Host(err.fault())),
     };
     // A single label is a top-level domain, whether the list knows it or not.
     let is_top = !suffix.as_str().contains('.');
@@ -227,25 +232,36 @@ fn wildcard(written: &str) -> Result<HostPattern, PatternFault> {
     Ok(HostPattern::Wildcard(suffix))
 }
 
-/// What stands in a pattern but belongs elsewhere in the rule.
+/// What people write into a host that belongs elsewhere in the rule.
 fn misplaced(written: &str) -> Option<PatternFault> {
-    if let Ok(range) = written.parse() {
-        return Some(PatternFault::Range(range));
+    if written.contains("://") {
+        return Some(PatternFault::Scheme);
+    }
+    if written.contains('@') {
+        return Some(PatternFault::UserInfo);
     }
     if let Some((host, _)) = written.split_once('/') {
-        let host = Authority::parse(host).ok()?.host;
-        return Some(PatternFault::Path(host));
+        return Some(match written.parse() {
+            Ok(range) => PatternFault::Range(range),
+            Err(_) => PatternFault::Path(Written::of(host).to_string()),
+        });
     }
-    match Authority::parse(written) {
-        Ok(Authority { host, port: Some(port) }) => Some(PatternFault::Port(host, port)),
-        Ok(_) | Err(_) => None,
-    }
+    let (host, port) = written.rsplit_once(':')?;
+    let is_whole = !host.contains(':') || host.ends_with(']');
+    let port = port.parse().ok().filter(|_| is_whole)?;
+    Some(PatternFault::Port(Written::of(host).to_string(), port))
 }
 
-/// Which part of the public suffix list holds exactly this name, if one does.
+/// Which part of the public suffix list a wildcard on this name falls into.
+///
+/// The list has wildcards of its own: `*.kawasaki.jp` there means that every
+/// name directly below is a suffix, so a name below is asked about as well.
 fn public_suffix(name: &HostName) -> Option<psl::Type> {
-    let suffix = psl::suffix(name.as_str().as_bytes())?;
-    (suffix.as_bytes() == name.as_str().as_bytes()).then(|| suffix.typ()).flatten()
+    let below = format!("a-name-below.{name}");
+    [name.as_str(), &below].into_iter().find_map(|name| {
+        let suffix = psl::suffix(name.as_bytes())?;
+        (suffix.as_bytes() == name.as_bytes()).then(|| suffix.typ()).flatten()
+    })
 }
 
 #[cfg(test)]

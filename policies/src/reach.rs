@@ -56,12 +56,8 @@ impl Reach {
         // matters to link-local addresses alone, and those are not dialled.
         let ip = address.ip().to_canonical();
         let class = AddressClass::of(ip);
-        let may = match class {
-            AddressClass::Public => true,
-            class if class.is_never_dialled() => false,
-            _ => self.covers(ip),
-        };
-        if may {
+        let named = || !class.is_never_dialled() && self.covers(ip);
+        if class == AddressClass::Public || named() {
             Ok(DialAddr(SocketAddr::new(ip, address.port())))
         } else {
             Err(Forbidden { address: ip, class })

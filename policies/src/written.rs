@@ -67,6 +67,13 @@ fn push_printable(shown: &mut String, c: char) {
     }
 }
 
+/// What every error message must be, whatever it quotes: one line of bounded
+/// length that does nothing to a terminal.
+#[cfg(test)]
+pub(crate) fn is_harmless(message: &str) -> bool {
+    message.len() < 4096 && !message.chars().any(char::is_control)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
