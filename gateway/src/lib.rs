@@ -1,0 +1,6 @@
+//! The gateway: the one way out of a sandbox.
+//!
+//! To follow a request, open `lifecycle.rs`.
+
+mod admit;
+mod authorize;

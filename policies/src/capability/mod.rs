@@ -1,0 +1,34 @@
+//! Rules about what is done, not only where: repositories and packages.
+//!
+//! A capability rule is expanded into the same [`Shape`]s that ordinary rules
+//! are made of, so that deciding knows nothing of git or of package managers.
+//! What a shape cannot say (which ref a push updates stands in the body) is
+//! left as a [`BodyCheck`] for the gateway: a request whose decision carries
+//! one may only go out through a gateway that carries it out.
+//!
+//! No registry's address is written here. It comes from the rule, else from
+//! the package manager's own configuration, which the caller has read
+//! ([`Registries`]).
+
+mod git;
+mod npm;
+mod pip;
+mod registry;
+
+pub use git::GitRepository;
+pub use npm::NpmPackage;
+pub use pip::PythonPackage;
+pub use registry::{Registries, RegistryUrl};
+
+pub(crate) use git::expand as expand_git;
+pub(crate) use npm::expand as expand_npm;
+pub(crate) use pip::{PythonFiles, expand as expand_pip};
+
+use crate::glob::RefPattern;
+
+/// What the gateway must find in a request's body before it may go out.
+#[derive(Clone, Debug)]
+pub enum BodyCheck {
+    /// A push that updates only refs that one of the patterns names.
+    GitRefs(Vec<RefPattern>),
+}

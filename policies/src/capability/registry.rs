@@ -1,0 +1,78 @@
+//! Where packages come from.
+
+use std::fmt;
+
+use crate::authority::{Destination, Host};
+use crate::from_text::from_text;
+use crate::glob::PathPattern;
+use crate::names::NameError;
+use crate::path::RequestPath;
+use crate::pattern::HostPattern;
+use crate::target::{Scheme, Target};
+
+/// The address of a package registry, such as `https://registry.example/npm/`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RegistryUrl {
+    pub scheme: Scheme,
+    pub destination: Destination,
+    /// Where the registry starts on that host.
+    pub path: RequestPath,
+}
+
+impl RegistryUrl {
+    /// ```
+    /// # use policies::RegistryUrl;
+    /// let url = RegistryUrl::parse("https://registry.example/npm/").unwrap();
+    /// assert_eq!(url.to_string(), "https://registry.example/npm");
+    /// assert!(RegistryUrl::parse("https://user:pw@registry.example/").is_err());
+    /// ```
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        let instead = "write it as `https://registry.example/path/`, without user name or query";
+        let fault = || NameError::new(text, "a registry's address", instead);
+        let target = Target::parse_url(text).map_err(|_| fault())?;
+        if target.query.is_some() {
+            return Err(fault());
+        }
+        let trimmed = target.path.as_str().trim_end_matches('/');
+        let path = if trimmed.is_empty() { "/" } else { trimmed };
+        let path = RequestPath::parse(path).map_err(|_| fault())?;
+        Ok(Self { scheme: target.scheme, destination: target.destination, path })
+    }
+
+    pub(crate) fn host(&self) -> HostPattern {
+        match &self.destination.host {
+            Host::Address(address) => HostPattern::Address(*address),
+            Host::Name(name) => HostPattern::Exact(name.clone()),
+        }
+    }
+
+    pub(crate) fn below(&self, rest: &str) -> Result<PathPattern, NameError> {
+        PathPattern::below(&self.path, rest)
+    }
+}
+
+impl fmt::Display for RegistryUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.scheme.as_str(), self.destination.host)?;
+        if self.destination.port != self.scheme.default_port() {
+            write!(f, ":{}", self.destination.port)?;
+        }
+        f.write_str(self.path.as_str().trim_end_matches('/'))
+    }
+}
+
+from_text!(
+    RegistryUrl,
+    "RegistryUrl",
+    "A package registry's address, such as `https://registry.example/npm/`.",
+    pattern = "^https?://"
+);
+
+/// The registries that the package managers of this machine are set up to use.
+///
+/// A fact about the machine, found by whoever calls: this crate reads nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Registries {
+    pub npm: Vec<RegistryUrl>,
+    pub pip: Vec<RegistryUrl>,
+}

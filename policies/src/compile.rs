@@ -1,0 +1,174 @@
+//! From one document as written to one layer that is right in itself.
+//!
+//! What a single field can get wrong, its type has refused already. Here are
+//! the mistakes that take two fields to make: a port without a protocol, a
+//! secret on a host it is not meant for. A rule with a mistake is reported and
+//! left out, and the rest is still checked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::capability::Registries;
+use crate::document::{Document, SecretSection, WrittenRule};
+use crate::names::SecretName;
+use crate::policy::{Carried, Mount, Note, PolicyTest, Secret};
+use crate::problems::{Problems, Source};
+use crate::rule::Rule;
+use crate::testing::Asked;
+use crate::verdict::Verdict;
+use crate::yaml::Spanned;
+
+mod rule;
+
+pub(crate) use rule::{Context, List, covers};
+
+/// One document, checked.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    pub(crate) source: Arc<str>,
+    pub(crate) document: Document,
+    pub(crate) mounts: Vec<Mount>,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) secrets: BTreeMap<SecretName, Secret>,
+    pub(crate) tests: Vec<PolicyTest>,
+    pub(crate) notes: Vec<Note>,
+}
+
+/// Checks one document.
+///
+/// `prefix` tells the rules of this document from those of others: empty for
+/// the policy's own. `known` are the secrets of documents it extends, which its
+/// rules may use too.
+pub(crate) fn compile(
+    source: &Source,
+    prefix: &str,
+    document: Document,
+    known: &BTreeMap<SecretName, Secret>,
+    registries: &Registries,
+    problems: &mut Problems,
+) -> Layer {
+    let mut secrets = BTreeMap::new();
+    for (name, written) in &document.secrets {
+        match secret(&written.value) {
+            Ok(secret) => {
+                secrets.insert(name.clone(), secret);
+            }
+            Err(message) => {
+                problems.push(source.problem(written.at, format!("secrets.{name}"), message));
+            }
+        }
+    }
+    let mut all = known.clone();
+    all.extend(secrets.clone());
+
+    // A secret that could not be read would make its rules look wrong too.
+    let whole = problems.is_empty();
+    let mut layer = Layer {
+        source: Arc::clone(&source.name),
+        mounts: mounts(source, &document),
+        rules: Vec::new(),
+        secrets,
+        tests: Vec::new(),
+        notes: Vec::new(),
+        document,
+    };
+    let context = Context { source, prefix, secrets: whole.then_some(&all), registries };
+    let net = &layer.document.net;
+    let lists = [
+        (List::Of(Verdict::Deny), &net.deny),
+        (List::Of(Verdict::Ask), &net.ask),
+        (List::Of(Verdict::Allow), &net.allow),
+        (List::Passthrough, &net.passthrough),
+    ];
+    for (list, written) in lists {
+        compile_list(list, written, &context, &mut layer.rules, &mut layer.notes, problems);
+    }
+    for Spanned { at, value } in &layer.document.tests {
+        match Asked::parse(value) {
+            Ok(asked) => layer.tests.push(PolicyTest {
+                request: value.request.as_str().into(),
+                expect: value.expect,
+                rule: value.rule.as_deref().map(Into::into),
+                line: at.line,
+                asked,
+            }),
+            Err(message) => problems.push(source.problem(*at, "tests", message)),
+        }
+    }
+    layer
+}
+
+fn compile_list(
+    list: List,
+    written: &[Spanned<WrittenRule>],
+    context: &Context<'_>,
+    rules: &mut Vec<Rule>,
+    notes: &mut Vec<Note>,
+    problems: &mut Problems,
+) {
+    for (number, Spanned { at, value }) in written.iter().enumerate() {
+        let place = format!("net.{}[{number}]", list.field());
+        match context.rule(list, &place, *at, value) {
+            Ok((rule, note)) => {
+                notes.extend(note);
+                rules.push(rule);
+            }
+            Err(faults) => {
+                for fault in faults {
+                    problems.push(context.source.problem(*at, place.clone(), fault));
+                }
+            }
+        }
+    }
+}
+
+fn secret(written: &SecretSection) -> Result<Secret, String> {
+    if written.hosts.is_empty() {
+        return Err("`hosts` is empty, so the secret could go nowhere; name its hosts".to_owned());
+    }
+    let carried = match (&written.header, &written.basic, &written.format) {
+        (Some(_), Some(_), _) => {
+            return Err("`header` and `basic` exclude each other; keep one".to_owned());
+        }
+        (None, None, _) => {
+            return Err(
+                "say how requests carry it: `header: x-api-key`, or `basic: user`".to_owned()
+            );
+        }
+        (None, Some(_), Some(_)) => {
+            return Err("`format` goes with `header`; `basic` has a fixed form".to_owned());
+        }
+        (None, Some(user), None) => {
+            if user.contains(|c: char| c == ':' || c.is_control()) {
+                return Err("a user name for `basic` cannot contain `:`".to_owned());
+            }
+            Carried::Basic { user: user.clone() }
+        }
+        (Some(name), None, format) => {
+            let format = format.as_deref().unwrap_or("{secret}");
+            let halves = format.split_once("{secret}");
+            let Some((before, after)) = halves.filter(|(_, after)| !after.contains("{secret}"))
+            else {
+                return Err(format!(
+                    "`format: {format}` must contain `{{secret}}` once, as in `Bearer {{secret}}`"
+                ));
+            };
+            if format.contains(|c: char| c.is_control() || !c.is_ascii()) {
+                return Err("`format` must be plain ASCII text".to_owned());
+            }
+            let (before, after) = (before.to_owned(), after.to_owned());
+            Carried::Header { name: name.clone(), before, after }
+        }
+    };
+    Ok(Secret { from: written.from.clone(), hosts: written.hosts.clone(), carried })
+}
+
+fn mounts(source: &Source, document: &Document) -> Vec<Mount> {
+    let mount = |written: &Spanned<crate::document::MountSection>| Mount {
+        source: written.value.source.clone(),
+        declared_in: Arc::clone(&source.name),
+        target: written.value.target.clone(),
+        mode: written.value.mode,
+    };
+    document.fs.mounts.iter().map(mount).collect()
+}

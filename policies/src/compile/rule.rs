@@ -1,0 +1,347 @@
+//! One rule as written, into one rule that can be compared with requests.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::authority::Host;
+use crate::capability::{Registries, RegistryUrl, expand_git, expand_npm, expand_pip};
+use crate::document::{OneOrMany, Protocol, RuleFields, Unless, WrittenRule};
+use crate::names::SecretName;
+use crate::pattern::HostPattern;
+use crate::policy::{Note, Secret};
+use crate::problems::{At, Source};
+use crate::reach::Reach;
+use crate::rule::{Carries, Methods, Paths, Ports, Rule, Shape, Websocket, WrittenAt};
+use crate::summary::summary;
+use crate::verdict::Verdict;
+
+/// Which list of `net` a rule stands in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum List {
+    Of(Verdict),
+    Passthrough,
+}
+
+impl List {
+    pub(crate) fn field(self) -> &'static str {
+        match self {
+            Self::Of(verdict) => verdict.as_str(),
+            Self::Passthrough => "passthrough",
+        }
+    }
+
+    fn verdict(self) -> Verdict {
+        match self {
+            Self::Of(verdict) => verdict,
+            Self::Passthrough => Verdict::Allow,
+        }
+    }
+
+    fn denies(self) -> bool {
+        self == Self::Of(Verdict::Deny)
+    }
+}
+
+/// What the rules of one document are compiled with.
+pub(crate) struct Context<'c> {
+    pub(crate) source: &'c Source,
+    pub(crate) prefix: &'c str,
+    /// Nothing when some secret could not be read: then uses are not judged.
+    pub(crate) secrets: Option<&'c BTreeMap<SecretName, Secret>>,
+    pub(crate) registries: &'c Registries,
+}
+
+type Faults = Vec<String>;
+
+impl Context<'_> {
+    /// Compiles one rule, or says everything that is wrong with it.
+    pub(crate) fn rule(
+        &self,
+        list: List,
+        place: &str,
+        at: At,
+        written: &WrittenRule,
+    ) -> Result<(Rule, Option<Note>), Faults> {
+        let bare;
+        let fields = match written {
+            WrittenRule::Bare(host) => {
+                bare = RuleFields { host: Some(host.clone()), ..RuleFields::default() };
+                &bare
+            }
+            WrittenRule::Fields(fields) => fields.as_ref(),
+        };
+        let mut faults = Vec::new();
+        misplaced(list, fields, &mut faults);
+        let reach = Reach::with_ranges(fields.addresses.clone());
+        let (shapes, unresolved) = self.shapes(list, fields, &mut faults);
+        addresses_can_be_dialled(list, &shapes, &reach, &mut faults);
+        self.secret_fits(fields, &shapes, &mut faults);
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        let id: Arc<str> = match &fields.name {
+            Some(name) => name.as_str().into(),
+            None => format!("{}{place}", self.prefix).into(),
+        };
+        let note = unresolved.map(|message| Note { rule: Some(Arc::clone(&id)), message });
+        let rule = Rule {
+            id,
+            verdict: list.verdict(),
+            written_at: WrittenAt { source: Arc::clone(&self.source.name), line: at.line },
+            reason: fields.reason.as_deref().map(Into::into),
+            reach,
+            secret: fields.secret.clone(),
+            spares_bound_secrets: fields.unless == Some(Unless::Secret),
+            shapes,
+            summary: summary(fields).into(),
+        };
+        Ok((rule, note))
+    }
+
+    /// The shapes of the rule, and a note when there are none because no
+    /// registry is known here.
+    fn shapes(
+        &self,
+        list: List,
+        fields: &RuleFields,
+        faults: &mut Faults,
+    ) -> (Vec<Shape>, Option<String>) {
+        let kinds = [
+            fields.host.is_some(),
+            fields.git.is_some(),
+            fields.pip.is_some(),
+            fields.npm.is_some(),
+        ];
+        match kinds.iter().filter(|there| **there).count() {
+            0 => {
+                faults.push("say what the rule is about: `host`, `git`, `pip` or `npm`".to_owned())
+            }
+            1 => {}
+            _ => faults.push(
+                "`host`, `git`, `pip` and `npm` exclude each other; write one rule for each"
+                    .to_owned(),
+            ),
+        }
+        if !faults.is_empty() {
+            return (Vec::new(), None);
+        }
+        if let Some(host) = &fields.host {
+            return (vec![host_shape(list, host, fields)], None);
+        }
+        if let Some(repository) = &fields.git {
+            let refs = fields.refs.as_deref();
+            return (expand_git(repository, fields.access, refs, list.verdict()), None);
+        }
+        let (manager, configured) = match fields.pip {
+            Some(_) => ("pip", &self.registries.pip),
+            None => ("npm", &self.registries.npm),
+        };
+        let written;
+        let registries: &[RegistryUrl] = match &fields.registry {
+            Some(registry) => {
+                written = [registry.clone()];
+                &written
+            }
+            None => configured,
+        };
+        if registries.is_empty() {
+            let missing = format!(
+                "{manager} names no registry on this machine; write `registry: https://...` in the rule"
+            );
+            // A deny that matches nothing would be a hole; an allow is only unused.
+            if list.denies() {
+                faults.push(missing);
+                return (Vec::new(), None);
+            }
+            return (Vec::new(), Some(missing));
+        }
+        let mut shapes = Vec::new();
+        for registry in registries {
+            let expanded = match (&fields.pip, &fields.npm) {
+                (Some(packages), _) => expand_pip(packages, registry, &fields.files),
+                (None, Some(packages)) => expand_npm(packages, registry),
+                (None, None) => Ok(Vec::new()),
+            };
+            match expanded {
+                Ok(expanded) => shapes.extend(expanded),
+                Err(err) => faults.push(err.to_string()),
+            }
+        }
+        if list.denies() {
+            for shape in &mut shapes {
+                shape.methods = Methods::any();
+            }
+        }
+        (shapes, None)
+    }
+
+    fn secret_fits(&self, fields: &RuleFields, shapes: &[Shape], faults: &mut Faults) {
+        let (Some(name), Some(secrets)) = (&fields.secret, self.secrets) else { return };
+        let Some(secret) = secrets.get(name) else {
+            faults.push(format!("no secret is named `{name}`; declare it under `secrets:`"));
+            return;
+        };
+        for shape in shapes {
+            if !secret.hosts.iter().any(|bound| covers(bound, &shape.host)) {
+                faults.push(format!(
+                    "secret `{name}` is not meant for `{}`; add the host to `secrets.{name}.hosts` or drop it here",
+                    shape.host
+                ));
+            }
+            if shape.carries != Carries::Https {
+                faults.push(format!("secret `{name}` needs https; it is never sent in the clear"));
+            }
+        }
+    }
+}
+
+/// Whether every host of `inner` is one of `outer`.
+pub(crate) fn covers(outer: &HostPattern, inner: &HostPattern) -> bool {
+    match inner {
+        HostPattern::Address(address) => outer.matches(&Host::Address(*address)),
+        HostPattern::Exact(name) => outer.matches(&Host::Name(name.clone())),
+        HostPattern::Wildcard(suffix) => match outer {
+            HostPattern::Wildcard(wider) => {
+                wider == suffix || outer.matches(&Host::Name(suffix.clone()))
+            }
+            HostPattern::Address(_) | HostPattern::Exact(_) => false,
+        },
+    }
+}
+
+/// A rule about a host. A deny is as wide as it can be read, anything else as
+/// narrow.
+fn host_shape(list: List, host: &HostPattern, fields: &RuleFields) -> Shape {
+    let ports = match (&fields.port, fields.protocol) {
+        (Some(OneOrMany(ports)), _) => Ports::Only(ports.iter().map(|port| port.0).collect()),
+        (None, _) if list.denies() => Ports::Any,
+        (None, Some(Protocol::Http)) => Ports::Only(vec![80]),
+        (None, _) => Ports::Only(vec![443]),
+    };
+    let carries = match (list, fields.protocol) {
+        (List::Passthrough, _) => Carries::Sealed,
+        (List::Of(_), Some(Protocol::Http)) => Carries::Http,
+        (List::Of(_), Some(Protocol::Https)) => Carries::Https,
+        (List::Of(_), Some(Protocol::Tcp)) => Carries::Tcp,
+        (List::Of(Verdict::Deny), None) => Carries::Anything,
+        (List::Of(Verdict::Allow | Verdict::Ask), None) => Carries::Https,
+    };
+    let methods = match &fields.methods {
+        Some(methods) => Methods::of(methods.iter().copied()),
+        None if list.denies() => Methods::any(),
+        None => Methods::safe(),
+    };
+    let websocket = match fields.websocket {
+        Some(true) => Websocket::Only,
+        Some(false) => Websocket::No,
+        None if list.denies() => Websocket::Either,
+        None => Websocket::No,
+    };
+    Shape {
+        ports,
+        carries,
+        methods,
+        paths: fields.paths.clone().map_or(Paths::Any, Paths::Patterns),
+        query: fields.query.clone().into_iter().collect(),
+        headers: fields.headers.clone().into_iter().collect(),
+        websocket,
+        ..Shape::to(host.clone())
+    }
+}
+
+/// Fields that mean nothing where they stand. Ignoring one would leave its
+/// author with a rule that is not the one they wrote.
+fn misplaced(list: List, fields: &RuleFields, faults: &mut Faults) {
+    let mut refuse = |there: bool, message: &str| {
+        if there {
+            faults.push(message.to_owned());
+        }
+    };
+    let about_host = fields.host.is_some();
+    let http_only = fields.methods.is_some()
+        || fields.paths.is_some()
+        || !fields.query.is_empty()
+        || !fields.headers.is_empty()
+        || fields.websocket.is_some();
+    refuse(
+        !about_host && (http_only || fields.port.is_some() || fields.protocol.is_some()),
+        "`port`, `protocol`, `methods`, `paths`, `query`, `headers` and `websocket` go with `host`; `git`, `pip` and `npm` set them",
+    );
+    refuse(
+        fields.protocol == Some(Protocol::Tcp) && http_only,
+        "`protocol: tcp` relays bytes unseen: `methods`, `paths`, `query`, `headers` and `websocket` cannot be judged",
+    );
+    refuse(
+        fields.protocol == Some(Protocol::Tcp) && fields.port.is_none(),
+        "`protocol: tcp` needs a `port`",
+    );
+    refuse(
+        fields.protocol == Some(Protocol::Tcp)
+            && matches!(fields.host, Some(HostPattern::Wildcard(_))),
+        "`protocol: tcp` needs one host, not a wildcard",
+    );
+    refuse(
+        list == List::Passthrough && (http_only || fields.protocol.is_some() || !about_host),
+        "`passthrough` entries have `host`, `port`, `addresses`, `name` and `reason` alone: nothing inside is seen",
+    );
+    refuse(
+        fields.methods.as_ref().is_some_and(Vec::is_empty),
+        "`methods: []` matches nothing; leave it out for GET, HEAD and OPTIONS",
+    );
+    refuse(
+        fields.paths.as_ref().is_some_and(Vec::is_empty),
+        "`paths: []` matches nothing; leave it out for every path",
+    );
+    refuse(
+        fields.websocket == Some(true) && fields.methods.is_some(),
+        "`websocket: true` implies its method; leave `methods` out",
+    );
+    refuse(fields.access.is_some() && fields.git.is_none(), "`access` goes with `git`");
+    refuse(
+        fields.refs.is_some() && fields.access != Some(crate::document::Access::Push),
+        "`refs` goes with `git` and `access: push`",
+    );
+    refuse(
+        fields.refs.as_ref().is_some_and(Vec::is_empty),
+        "`refs: []` lets nothing be pushed; leave it out for every ref",
+    );
+    refuse(
+        fields.refs.is_some() && list.denies(),
+        "`refs` cannot be denied; allow the others instead",
+    );
+    refuse(
+        fields.registry.is_some() && fields.pip.is_none() && fields.npm.is_none(),
+        "`registry` goes with `pip` or `npm`",
+    );
+    refuse(!fields.files.is_empty() && fields.pip.is_none(), "`files` goes with `pip`");
+    refuse(
+        fields.pip.as_ref().is_some_and(Vec::is_empty),
+        "`pip: []` names no package; name some or remove the rule",
+    );
+    refuse(
+        fields.npm.as_ref().is_some_and(Vec::is_empty),
+        "`npm: []` names no package; name some or remove the rule",
+    );
+    refuse(
+        fields.secret.is_some() && (list.denies() || list == List::Passthrough),
+        "`secret` goes with rules that let requests pass",
+    );
+    refuse(fields.unless.is_some() && !list.denies(), "`unless` goes with `deny`");
+    refuse(
+        !fields.addresses.is_empty() && list.denies(),
+        "`addresses` says what may be dialled; a deny dials nothing",
+    );
+}
+
+/// An address written out must be one that could ever be dialled.
+fn addresses_can_be_dialled(list: List, shapes: &[Shape], reach: &Reach, faults: &mut Faults) {
+    if list.denies() {
+        return;
+    }
+    for shape in shapes {
+        let HostPattern::Address(address) = shape.host else { continue };
+        if let Err(forbidden) = reach.check((address, 443).into()) {
+            faults.push(forbidden.to_string());
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! A policy as written: the shape of `sandbox.policy.yaml`.
+//!
+//! These types say what may stand in the file and nothing else. The small ones
+//! (hosts, methods, sizes, patterns) are already right when they exist; what
+//! needs several fields to judge is checked on the way to a
+//! [`Policy`](crate::Policy). The JSON Schema that editors use is made from
+//! this folder, so every doc comment below is also help for whoever edits a
+//! policy.
+
+mod rule;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub(crate) use rule::{Access, OneOrMany, Protocol, RuleFields, Unless, WrittenRule};
+
+use crate::glob::FileGlob;
+use crate::names::{HeaderName, Name, RelativePath, SandboxPath, SecretName};
+use crate::pattern::HostPattern;
+use crate::units::{Cpus, Size, Span};
+use crate::yaml::Spanned;
+
+/// What a sandbox may do.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Sluice policy, version 1")]
+pub struct Document {
+    /// The version of this language.
+    pub version: Version,
+    /// What reports call this policy; the file's name if left out.
+    #[serde(default)]
+    pub name: Option<Name>,
+    /// Presets (`github-read`) or files (`./team.policy.yaml`) whose rules and limits are added.
+    #[serde(default)]
+    pub extends: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub fs: FsSection,
+    #[serde(default)]
+    pub proc: ProcSection,
+    #[serde(default)]
+    pub net: NetSection,
+    /// Credentials that only the gateway knows, by name. The sandbox holds placeholders.
+    #[serde(default)]
+    pub secrets: BTreeMap<SecretName, Spanned<SecretSection>>,
+    #[serde(default)]
+    pub scan: ScanSection,
+    #[serde(default)]
+    pub approvals: ApprovalsSection,
+    #[serde(default)]
+    pub overrides: OverridesSection,
+    /// Requests and the answers this policy must give; `sluice policy test` runs them.
+    #[serde(default)]
+    pub tests: Vec<Spanned<TestSection>>,
+}
+
+/// The version of the policy language. This program knows `1`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "u64")]
+pub struct Version;
+
+impl TryFrom<u64> for Version {
+    type Error = String;
+
+    fn try_from(number: u64) -> Result<Self, String> {
+        match number {
+            1 => Ok(Self),
+            other => Err(format!("version {other} is not known; this program reads `version: 1`")),
+        }
+    }
+}
+
+impl JsonSchema for Version {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Version".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "const": 1 })
+    }
+}
+
+/// How many, at least one: zero would mean "nothing at all" to one reader and
+/// "no limit" to another.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "u32")]
+pub struct Count(u32);
+
+impl Count {
+    pub fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl TryFrom<u32> for Count {
+    type Error = &'static str;
+
+    fn try_from(number: u32) -> Result<Self, Self::Error> {
+        if number == 0 {
+            Err("must be at least 1; leave it out for the default")
+        } else {
+            Ok(Self(number))
+        }
+    }
+}
+
+impl JsonSchema for Count {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Count".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "integer", "minimum": 1, "maximum": u32::MAX })
+    }
+}
+
+/// Files: what the sandbox sees of the project and what it may change.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct FsSection {
+    /// How the project appears at `/workspace`; `overlay` if left out.
+    pub workspace: Option<Workspace>,
+    /// Read-only paths in the project, beside `.git` and `scripts`, which always are.
+    pub protect: Vec<RelativePath>,
+    /// Files that the sandbox cannot read, such as `**/.env*`.
+    pub deny: Vec<FileGlob>,
+    /// Further directories of the host.
+    pub mounts: Vec<Spanned<MountSection>>,
+    /// Files collected when the run ends, such as `dist/**`.
+    pub artifacts: Vec<FileGlob>,
+}
+
+/// How the project appears in the sandbox.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd)]
+#[serde(rename_all = "lowercase")]
+// From the strictest to the widest, so that the smallest of several wins.
+pub enum Workspace {
+    /// Not at all.
+    None,
+    /// As it is, not to be changed.
+    Readonly,
+    /// Changes are kept apart until a person applies them.
+    Overlay,
+    /// Changes go straight to the host.
+    Direct,
+}
+
+/// One directory of the host, and where the sandbox sees it.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MountSection {
+    /// The directory on the host, relative to this file.
+    pub source: String,
+    /// Where it appears, such as `/deps`.
+    pub target: SandboxPath,
+    /// `ro` if left out.
+    #[serde(default)]
+    pub mode: MountMode,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum MountMode {
+    #[default]
+    Ro,
+    Rw,
+}
+
+/// Processes: how much of the machine a run may take.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProcSection {
+    /// Processors, such as `2` or `0.5`.
+    pub cpus: Option<Cpus>,
+    /// Memory, such as `2GiB`.
+    pub memory: Option<Size>,
+    /// Processes and threads.
+    pub pids: Option<Count>,
+    /// What the run may write, such as `4GiB`.
+    pub disk: Option<Size>,
+    /// Wall clock, such as `30m`.
+    pub timeout: Option<Span>,
+    /// What the command may print, such as `64MiB`.
+    pub output: Option<Size>,
+}
+
+/// Network: whom the sandbox may talk to. Any `deny` beats any `ask` beats any `allow`; no match is deny.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NetSection {
+    /// Off unless some policy says `true` and none says `false`.
+    pub enabled: Option<bool>,
+    /// `observe` lets requests pass that no rule names, and records what would have been denied.
+    pub mode: Option<Mode>,
+    /// Requests that may go out.
+    pub allow: Vec<Spanned<WrittenRule>>,
+    /// Requests that wait for a person.
+    pub ask: Vec<Spanned<WrittenRule>>,
+    /// Requests that never go out.
+    pub deny: Vec<Spanned<WrittenRule>>,
+    /// Hosts whose TLS is not opened: nothing inside is judged, only who is contacted.
+    pub passthrough: Vec<Spanned<WrittenRule>>,
+    pub limits: NetLimitsSection,
+}
+
+/// Whether rules are enforced or only observed.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// What no rule allows is refused.
+    Enforce,
+    /// What no rule names passes and is recorded as `would_deny`.
+    Observe,
+}
+
+/// Limits on traffic. The strictest of several policies counts.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NetLimitsSection {
+    /// Bytes a run may send in all.
+    pub upload: Option<Size>,
+    /// Bytes a run may receive in all.
+    pub download: Option<Size>,
+    /// The largest body of one request.
+    pub body: Option<Size>,
+    /// Requests in any minute.
+    pub requests_per_minute: Option<Count>,
+    /// Connections open at once.
+    pub connections: Option<Count>,
+    /// How long a connection may be silent.
+    pub idle: Option<Span>,
+    /// How long one connection may last.
+    pub total: Option<Span>,
+}
+
+/// One credential: where the gateway finds it and where it may put it.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SecretSection {
+    /// Where the value is; it never stands in a policy.
+    pub from: SecretFrom,
+    /// The only hosts it is sent to.
+    pub hosts: Vec<HostPattern>,
+    /// The request header that carries it, such as `x-api-key`.
+    #[serde(default)]
+    pub header: Option<HeaderName>,
+    /// What stands in that header, with `{secret}` in place of the value; `Bearer {secret}` for example.
+    #[serde(default)]
+    pub format: Option<String>,
+    /// Instead of `header`: the user name of a `Basic` authorization whose password it is.
+    #[serde(default)]
+    pub basic: Option<String>,
+}
+
+/// Where a secret's value is found.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum SecretFrom {
+    /// An environment variable of whoever starts the run.
+    Env(String),
+    /// A file on the host.
+    File(String),
+}
+
+/// What is looked for in what leaves the sandbox.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ScanSection {
+    /// The secrets themselves, in any encoding; `deny` if left out.
+    pub secrets: Option<ScanAction>,
+    /// The shapes of well-known tokens; `report` if left out.
+    pub patterns: Option<ScanAction>,
+}
+
+/// What happens when something is found.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd)]
+#[serde(rename_all = "lowercase")]
+// From the strictest to the widest, so that the smallest of several wins.
+pub enum ScanAction {
+    /// The request is refused.
+    Deny,
+    /// The request passes and the finding is recorded.
+    Report,
+    /// Nothing is looked for.
+    Off,
+}
+
+/// How long a person has to answer.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ApprovalsSection {
+    /// A request that is not answered by then is refused; `5m` if left out.
+    pub timeout: Option<Span>,
+}
+
+/// How far a single run may go beyond this policy.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct OverridesSection {
+    /// Hosts that `--allow` may add.
+    pub allow: Option<Vec<HostPattern>>,
+    /// The most that `--memory` and its kin may ask for.
+    pub max: ProcSection,
+    /// Whether `--observe` is permitted.
+    pub observe: Option<bool>,
+    /// Whether `--no-sandbox` is permitted. It runs the command without any protection.
+    pub no_sandbox: Option<bool>,
+}
+
+/// A request and the answer it must get.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TestSection {
+    /// Method and URL, such as `GET https://api.github.com/repos/acme/widgets`.
+    pub request: String,
+    pub expect: Expectation,
+    /// The rule that must have decided, such as `net.allow[1]`.
+    #[serde(default)]
+    pub rule: Option<String>,
+    /// Whether the request asks to become a WebSocket.
+    #[serde(default)]
+    pub websocket: bool,
+    /// Request headers.
+    #[serde(default)]
+    pub headers: BTreeMap<HeaderName, String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum Expectation {
+    Allow,
+    Ask,
+    Deny,
+}
+
+impl fmt::Display for Expectation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        })
+    }
+}

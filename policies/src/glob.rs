@@ -1,0 +1,307 @@
+//! Patterns for paths, refs, files and plain text.
+//!
+//! Two languages, no more. Where `/` means something, `*` and `?` stay within
+//! one segment and `**` stands for whole segments. In plain text `*` is any
+//! text. Brackets and braces are refused rather than half supported: a list
+//! takes several patterns, and a pattern that means more than its author
+//! thinks is how a rule becomes a hole.
+
+use std::fmt;
+use std::sync::Arc;
+
+use globset::{Glob, GlobBuilder, GlobMatcher};
+
+use crate::from_text::from_text;
+use crate::names::NameError;
+use crate::path::RequestPath;
+
+/// A pattern for the path of a request, such as `/repos/acme/**`.
+#[derive(Clone, Debug)]
+pub struct PathPattern {
+    written: Arc<str>,
+    glob: Glob,
+}
+
+impl PathPattern {
+    /// ```
+    /// # use policies::PathPattern;
+    /// assert!(PathPattern::parse("/repos/acme/**").is_ok());
+    /// assert_eq!(
+    ///     PathPattern::parse("repos/acme").unwrap_err().to_string(),
+    ///     "`repos/acme` is not a path pattern: it must start with `/`",
+    /// );
+    /// ```
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        let fault = |instead| Err(NameError::new(text, "a path pattern", instead));
+        if !text.starts_with('/') {
+            return fault("it must start with `/`");
+        }
+        if text.contains(['?', '#']) {
+            return fault("it ends before `?`; write the query under `query:`");
+        }
+        // Requests are compared in their canonical form, so a pattern in another
+        // form could never match, or match by accident. The wildcards stand for
+        // characters that are always in that form.
+        let sample = text.replace('*', "x");
+        match RequestPath::parse(&sample) {
+            Ok(path) if path.as_str() == sample => {}
+            Ok(_) => {
+                return fault("write it unescaped where possible and escapes in capitals (`%2F`)");
+            }
+            Err(_) => {
+                return fault(
+                    "write one plain path without `..`, `//` or `\\`; wildcards are `*` and `**`",
+                );
+            }
+        }
+        Ok(Self { written: text.into(), glob: segments(text, "a path pattern")? })
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.written
+    }
+
+    pub(crate) fn glob(&self) -> Glob {
+        self.glob.clone()
+    }
+
+    /// The pattern below another path: for registries that do not start at `/`.
+    pub(crate) fn below(prefix: &RequestPath, rest: &str) -> Result<Self, NameError> {
+        Self::parse(&format!("{}{rest}", prefix.as_str().trim_end_matches('/')))
+    }
+}
+
+from_text!(
+    PathPattern,
+    "PathPattern",
+    "A path such as `/v1/messages` or `/repos/acme/**`.",
+    pattern = "^/"
+);
+
+/// A pattern for a git ref, such as `refs/heads/agent/*`.
+#[derive(Clone, Debug)]
+pub struct RefPattern {
+    written: Arc<str>,
+    matcher: GlobMatcher,
+}
+
+impl RefPattern {
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./*+@".contains(&b);
+        let right = text.starts_with("refs/")
+            && text.len() <= 256
+            && text.bytes().all(plain)
+            && !text.split('/').any(|segment| matches!(segment, "" | "." | ".."));
+        if !right {
+            let instead = "write it in full, such as `refs/heads/agent/*`";
+            return Err(NameError::new(text, "a ref pattern", instead));
+        }
+        let glob = segments(text, "a ref pattern")?;
+        Ok(Self { written: text.into(), matcher: glob.compile_matcher() })
+    }
+
+    pub fn matches(&self, name: &str) -> bool {
+        self.matcher.is_match(name)
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.written
+    }
+}
+
+from_text!(RefPattern, "RefPattern", "A git ref such as `refs/heads/agent/*`.", pattern = "^refs/");
+
+/// A pattern for files in the project, such as `**/.env*`.
+#[derive(Clone, Debug)]
+pub struct FileGlob {
+    written: Arc<str>,
+    matcher: GlobMatcher,
+}
+
+impl FileGlob {
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        let pattern = text.strip_prefix("./").unwrap_or(text);
+        let plain = |segment: &str| !matches!(segment, "" | "." | "..");
+        let right = pattern.len() <= 1024
+            && !pattern.contains(|c: char| c.is_control() || c == '\\')
+            && pattern.split('/').all(plain);
+        if !right {
+            let instead = "write it relative to the project, without `..`, such as `**/.env*`";
+            return Err(NameError::new(text, "a file pattern", instead));
+        }
+        let glob = segments(pattern, "a file pattern")?;
+        Ok(Self { written: pattern.into(), matcher: glob.compile_matcher() })
+    }
+
+    /// Whether the pattern names this file, given relative to the project.
+    pub fn matches(&self, file: &str) -> bool {
+        self.matcher.is_match(file)
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.written
+    }
+}
+
+from_text!(FileGlob, "FileGlob", "Files in the project, such as `**/.env*` or `dist/**`.");
+
+impl PartialEq for FileGlob {
+    fn eq(&self, other: &Self) -> bool {
+        self.written == other.written
+    }
+}
+
+/// A pattern for a value: exact, but that `*` stands for any text.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TextPattern(Arc<str>);
+
+impl TextPattern {
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        if text.is_empty() || text.len() > 1024 || text.contains(char::is_control) {
+            let instead = "write the exact value, or `*` for any text";
+            return Err(NameError::new(text, "a value pattern", instead));
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// Each `*` is tried as short as possible; when what follows does not fit,
+    /// the last one grows. One backtrack point is enough, so time is at most
+    /// the product of the two lengths.
+    pub fn matches(&self, value: &[u8]) -> bool {
+        let pattern = self.0.as_bytes();
+        let (mut at, mut seen, mut star) = (0, 0, None);
+        while let Some(byte) = value.get(seen) {
+            match pattern.get(at) {
+                Some(b'*') => {
+                    star = Some((at, seen));
+                    at += 1;
+                }
+                Some(wanted) if wanted == byte => {
+                    at += 1;
+                    seen += 1;
+                }
+                _ => {
+                    let Some((star_at, taken)) = star else { return false };
+                    at = star_at + 1;
+                    seen = taken + 1;
+                    star = Some((star_at, taken + 1));
+                }
+            }
+        }
+        pattern.iter().skip(at).all(|byte| *byte == b'*')
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+from_text!(TextPattern, "TextPattern", "An exact value; `*` stands for any text.");
+
+/// The language of paths, refs and files.
+fn segments(pattern: &str, kind: &'static str) -> Result<Glob, NameError> {
+    if pattern.contains(['[', ']', '{', '}', '?']) {
+        let instead =
+            "wildcards are `*` and `**`; write several patterns instead of `[`, `{` or `?`";
+        return Err(NameError::new(pattern, kind, instead));
+    }
+    if pattern.split('/').any(|segment| segment.contains("**") && segment != "**") {
+        let instead = "`**` stands for whole segments: write `/**/` or `/**` at the end";
+        return Err(NameError::new(pattern, kind, instead));
+    }
+    GlobBuilder::new(pattern)
+        .literal_separator(true)
+        .backslash_escape(false)
+        .build()
+        .map_err(|_| NameError::new(pattern, kind, "wildcards are `*` and `**`"))
+}
+
+macro_rules! shown_as_written {
+    ($($type:ty),*) => {$(
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    )*};
+}
+
+shown_as_written!(FileGlob, PathPattern, RefPattern, TextPattern);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_star_stays_within_its_segment() {
+        let pattern = PathPattern::parse("/repos/*/issues").unwrap().glob().compile_matcher();
+        assert!(pattern.is_match("/repos/a/issues"));
+        assert!(!pattern.is_match("/repos/a/b/issues"));
+        let all = PathPattern::parse("/repos/ok/**").unwrap().glob().compile_matcher();
+        assert!(all.is_match("/repos/ok/a/b") && all.is_match("/repos/ok/"));
+        assert!(!all.is_match("/repos/ok") && !all.is_match("/repos/okay/a"));
+    }
+
+    #[test]
+    fn a_pattern_that_means_something_else_than_it_looks_is_refused() {
+        for bad in [
+            "",
+            "repos",
+            "/a/../b",
+            "/a//b",
+            "/a?x=1",
+            "/a#b",
+            "/a[bc]",
+            "/{a,b}",
+            "/a**",
+            "/%7euser",
+            "/%2f",
+            "/a\\b",
+            "/a/%2e%2e/b",
+            "/ä",
+        ] {
+            assert!(PathPattern::parse(bad).is_err(), "{bad:?}");
+        }
+        for good in ["/", "/a", "/a/", "/@scope%2Fname", "/a/*/b", "/**", "/a/**/b", "/a*b"] {
+            assert!(PathPattern::parse(good).is_ok(), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn hidden_files_are_matched_like_any_other() {
+        let env = FileGlob::parse("**/.env*").unwrap();
+        assert!(env.matches(".env") && env.matches("a/b/.env.local"));
+        assert!(!env.matches("a/env") && !env.matches(".envs/a"));
+    }
+
+    #[test]
+    fn refs_are_matched_whole() {
+        let agent = RefPattern::parse("refs/heads/agent/*").unwrap();
+        assert!(agent.matches("refs/heads/agent/x"));
+        assert!(!agent.matches("refs/heads/agent/x/y") && !agent.matches("refs/heads/main"));
+        assert!(RefPattern::parse("main").is_err() && RefPattern::parse("refs/../x").is_err());
+    }
+
+    proptest! {
+        /// The matcher agrees with the obvious recursive one.
+        #[test]
+        fn a_star_is_any_text(pattern in "[ab*]{1,8}", value in "[ab]{0,10}") {
+            fn obvious(pattern: &[u8], value: &[u8]) -> bool {
+                match pattern.split_first() {
+                    None => value.is_empty(),
+                    Some((b'*', rest)) => (0..=value.len()).any(|n| obvious(rest, &value[n..])),
+                    Some((byte, rest)) => value.split_first().is_some_and(|(b, v)| b == byte && obvious(rest, v)),
+                }
+            }
+            let matched = TextPattern::parse(&pattern).unwrap().matches(value.as_bytes());
+            prop_assert_eq!(matched, obvious(pattern.as_bytes(), value.as_bytes()));
+        }
+
+        #[test]
+        fn no_text_makes_a_pattern_panic(text in "\\PC{0,60}") {
+            let _ = (PathPattern::parse(&text), RefPattern::parse(&text), FileGlob::parse(&text), TextPattern::parse(&text));
+        }
+    }
+}

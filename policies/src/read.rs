@@ -1,0 +1,160 @@
+//! From files to a policy.
+//!
+//! [`read`] is the only way to a [`Policy`]. This crate touches no file: what
+//! the policy extends is asked of [`Sources`], which the caller provides and
+//! which decides what a relative name may lead to.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::capability::Registries;
+use crate::compile::{Layer, compile};
+use crate::document::Document;
+use crate::merge::merge;
+use crate::names::SecretName;
+use crate::policy::{Policy, Secret};
+use crate::presets;
+use crate::problems::{Problems, Source, did_you_mean};
+use crate::yaml::{self, Spanned};
+
+/// Where the files come from that a policy extends.
+pub trait Sources {
+    /// Loads the file that `written` names in the file `from`.
+    ///
+    /// The source's name must be the same for the same file, however it was
+    /// written: that is how circles are noticed.
+    fn load(&self, written: &str, from: &Source) -> Result<Source, String>;
+
+    /// The registries that this machine's package managers use.
+    fn registries(&self) -> Registries {
+        Registries::default()
+    }
+}
+
+/// No files: presets alone can be extended.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoFiles;
+
+impl Sources for NoFiles {
+    fn load(&self, written: &str, _from: &Source) -> Result<Source, String> {
+        Err(format!("`{written}` is a file, and files cannot be read here"))
+    }
+}
+
+/// Reads a policy and all that it extends, or says everything that is wrong.
+///
+/// ```
+/// use policies::{Asked, NoFiles, Source, Verdict, read};
+///
+/// let text = "version: 1\nnet:\n  enabled: true\n  allow: [docs.python.org]\n";
+/// let policy = read(&Source::new("agent.policy.yaml", text), &NoFiles)?;
+///
+/// let asked = Asked::new("GET", "https://docs.python.org/3/").unwrap();
+/// let decision = policy.decide(&asked.question());
+/// assert_eq!(decision.to_string(), "allow: net.allow[0]");
+///
+/// let asked = Asked::new("POST", "https://docs.python.org/3/").unwrap();
+/// assert_eq!(policy.decide(&asked.question()).to_string(), "deny: no rule matches");
+/// # Ok::<(), policies::Problems>(())
+/// ```
+pub fn read(source: &Source, sources: &dyn Sources) -> Result<Policy, Problems> {
+    let registries = sources.registries();
+    let mut reading = Reading {
+        sources,
+        registries: &registries,
+        layers: Vec::new(),
+        open: Vec::new(),
+        problems: Problems::default(),
+    };
+    reading.take(source, "");
+    let Reading { layers, mut problems, .. } = reading;
+    let own = layers.into_iter().rev().collect();
+    match merge(own) {
+        Ok(policy) => problems.or(policy),
+        Err(err) => {
+            problems
+                .push(source.whole(format!("the rules of one host are too large together: {err}")));
+            Err(problems.in_reading_order())
+        }
+    }
+}
+
+struct Reading<'r> {
+    sources: &'r dyn Sources,
+    registries: &'r Registries,
+    /// What was read, the deepest first: a file comes after what it extends.
+    layers: Vec<Layer>,
+    /// The files between the policy and the one that is being read.
+    open: Vec<Arc<str>>,
+    problems: Problems,
+}
+
+impl Reading<'_> {
+    fn take(&mut self, source: &Source, prefix: &str) {
+        let (document, found) = yaml::read_what_can_be::<Document>(source);
+        self.problems.append(found);
+        let Some(document) = document else { return };
+
+        self.open.push(Arc::clone(&source.name));
+        // From the last to the first, so that the finished list reads as written.
+        for Spanned { at, value } in document.extends.iter().rev() {
+            if let Err(message) = self.extend(source, value) {
+                self.problems.push(source.problem(*at, "extends", message));
+            }
+        }
+        self.open.pop();
+
+        let known = self.known_secrets();
+        let layer = compile(source, prefix, document, &known, self.registries, &mut self.problems);
+        self.layers.push(layer);
+    }
+
+    fn extend(&mut self, from: &Source, written: &str) -> Result<(), String> {
+        let source = if is_file(written) {
+            self.sources.load(written, from)?
+        } else {
+            presets::find(written).ok_or_else(|| unknown_preset(written))?
+        };
+        if self.open.contains(&source.name) {
+            let mut circle: Vec<&str> = self.open.iter().map(AsRef::as_ref).collect();
+            circle.push(&source.name);
+            return Err(format!("`{written}` leads in a circle: {}", circle.join(" -> ")));
+        }
+        // Extended twice on different ways is extended once.
+        if self.layers.iter().any(|layer| layer.source == source.name) {
+            return Ok(());
+        }
+        if self.open.len() > DEEPEST {
+            return Err(format!("`{written}` is extended through more than {DEEPEST} files"));
+        }
+        if self.layers.len() >= MOST {
+            return Err(format!("more than {MOST} files are extended in all"));
+        }
+        let prefix = format!("{}:", source.name);
+        self.take(&source, &prefix);
+        Ok(())
+    }
+
+    fn known_secrets(&self) -> BTreeMap<SecretName, Secret> {
+        self.layers.iter().flat_map(|layer| layer.secrets.clone()).collect()
+    }
+}
+
+/// A path or something that ends like a file; anything else is a preset.
+fn is_file(written: &str) -> bool {
+    written.contains('/') || written.ends_with(".yaml") || written.ends_with(".yml")
+}
+
+fn unknown_preset(written: &str) -> String {
+    let names = presets::names();
+    match did_you_mean(written, names.iter().copied()) {
+        Some(name) => format!("there is no preset `{written}`; did you mean `{name}`?"),
+        None => format!(
+            "there is no preset `{written}`; known are `{}`; a file is written as `./{written}.yaml`",
+            names.join("`, `")
+        ),
+    }
+}
+
+const DEEPEST: usize = 8;
+const MOST: usize = 64;

@@ -1,0 +1,75 @@
+//! A rule in one line, as a person would say it.
+
+use std::fmt::Write as _;
+
+use crate::document::{Access, OneOrMany, Protocol, RuleFields, Unless};
+
+/// The rule's conditions, in the order in which a request meets them.
+pub(crate) fn summary(fields: &RuleFields) -> String {
+    let mut line = String::new();
+    if let Some(methods) = &fields.methods {
+        let methods: Vec<_> = methods.iter().map(|method| method.as_str()).collect();
+        line.push_str(&methods.join("|"));
+        line.push(' ');
+    }
+    match fields.protocol {
+        Some(Protocol::Http) => line.push_str("http://"),
+        Some(Protocol::Tcp) => line.push_str("tcp://"),
+        Some(Protocol::Https) | None => {}
+    }
+    let mut add = |text: String| line.push_str(&text);
+    if let Some(host) = &fields.host {
+        add(host.to_string());
+    }
+    if let Some(OneOrMany(ports)) = &fields.port {
+        let ports: Vec<_> = ports.iter().map(|port| port.0.to_string()).collect();
+        add(format!(":{}", ports.join("|")));
+    }
+    if let Some(git) = &fields.git {
+        let access = if fields.access == Some(Access::Push) { "push to" } else { "fetch from" };
+        add(format!("{access} {git}"));
+    }
+    if let Some(refs) = &fields.refs {
+        add(format!(" refs {}", listed(refs)));
+    }
+    if let Some(packages) = &fields.pip {
+        add(format!("pip {}", listed(packages)));
+    }
+    if let Some(packages) = &fields.npm {
+        add(format!("npm {}", listed(packages)));
+    }
+    if let Some(paths) = &fields.paths {
+        add(format!(" {}", listed(paths)));
+    }
+    for (name, value) in &fields.query {
+        add(format!(" ?{name}={value}"));
+    }
+    for (name, value) in &fields.headers {
+        add(format!(" {name}: {value}"));
+    }
+    if fields.websocket == Some(true) {
+        add(" websocket".to_owned());
+    }
+    if let Some(secret) = &fields.secret {
+        add(format!(" with {secret}"));
+    }
+    if fields.unless == Some(Unless::Secret) {
+        add(" unless with a bound secret".to_owned());
+    }
+    line
+}
+
+/// The first few; a rule of two hundred packages is still one line.
+fn listed<T: std::fmt::Display>(items: &[T]) -> String {
+    let mut line = String::new();
+    for (number, item) in items.iter().take(SHOWN).enumerate() {
+        let comma = if number == 0 { "" } else { ", " };
+        write!(line, "{comma}{item}").expect("writing to a string cannot fail");
+    }
+    if let Some(more) = items.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        write!(line, " and {more} more").expect("writing to a string cannot fail");
+    }
+    line
+}
+
+const SHOWN: usize = 5;
