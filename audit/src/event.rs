@@ -2,7 +2,8 @@
 //!
 //! These types *are* the log's format, version 1: a field added here is a field
 //! someone will parse, so names are chosen once. Where OpenTelemetry's semantic
-//! conventions have a name we use it (`http.request.method`, `server.address`);
+//! conventions have a name we use it (`http.request.method`, `server.address`),
+//! else the Elastic Common Schema's, from which they grow (`dns.response_code`);
 //! ours begin with `sluice.`.
 //!
 //! What is absent matters as much. There is no field for a header's value, a
@@ -21,7 +22,7 @@ pub mod notes;
 pub mod upkeep;
 
 #[cfg(test)]
-mod golden;
+pub(crate) mod golden;
 
 use std::fmt;
 use std::str::FromStr;

@@ -99,3 +99,142 @@ impl Formatter for Ascii {
 fn is_printable(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| matches!(byte, b' '..=b'~'))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::event::golden::sample;
+    use crate::event::{Kind, What};
+    use crate::secret::SecretName;
+
+    #[test]
+    fn what_forges_logs_elsewhere_is_spelled_out_here() {
+        let hostile = [
+            ("/a\n{\"v\":1}", r#"/a\n{\"v\":1}"#),
+            ("/\u{1b}[2J\u{9b}31m", r"/\u001b[2J\u009b31m"),
+            ("/\u{202e}gpj.exe", r"/\u202egpj.exe"),
+            ("/\u{2028}\u{2029}\u{85}", r"/\u2028\u2029\u0085"),
+            ("/\u{200b}\u{feff}\u{7f}", r"/\u200b\ufeff\u007f"),
+            ("/\"\\", r#"/\"\\"#),
+            ("/\u{1f600}", r"/\ud83d\ude00"),
+        ];
+        for (path, spelled) in hostile {
+            let event = with_path(path);
+            let line = written(&event);
+            assert!(line.contains(&format!(r#""url.path":"{spelled}","#)), "{line}");
+            assert_eq!(read(line.trim_end().as_bytes()).unwrap(), event);
+        }
+    }
+
+    #[test]
+    fn the_longest_event_fits_in_a_line() {
+        let Event { what: What::Request(mut request), .. } = sample(Kind::Request) else {
+            panic!("asked for a request");
+        };
+        // A control character takes the most room: six bytes for one.
+        let worst = "\u{1}".repeat(10_000);
+        request.http.path = Some(worst.as_str().into());
+        request.http.query = Some(worst.as_str().into());
+        request.http.method = Some(worst.as_str().into());
+        request.destination.host = Some(worst.as_str().into());
+        request.decision.rule = Some(worst.as_str().into());
+        request.decision.reason = Some(worst.as_str().into());
+        request.decision.detail = Some(worst.as_str().into());
+        request.decision.policy = Some(worst.as_str().into());
+        request.capability = Some(worst.as_str().into());
+        request.tls.cipher = Some(worst.as_str().into());
+        request.tls.next_protocol = Some(worst.as_str().into());
+        request.tls.server_name = Some(worst.as_str().into());
+        request.failure.code = Some(worst.as_str().into());
+        request.failure.message = Some(worst.as_str().into());
+        let mut number = 0;
+        while request.secrets.add(SecretName::parse(&format!("{number:064}")).unwrap()) {
+            number += 1;
+        }
+        let event = Event {
+            seq: u64::MAX,
+            run: worst.as_str().into(),
+            what: What::Request(request),
+            ..sample(Kind::Request)
+        };
+        let length = written(&event).len();
+        assert!(length > 120_000 && length < LONGEST, "{length}");
+    }
+
+    #[test]
+    fn a_version_we_do_not_know_is_not_guessed_at() {
+        let line = written(&sample(Kind::Request)).replace(r#""v":1,"#, r#""v":2,"#);
+        assert_eq!(read(line.trim_end().as_bytes()), Err(LineError::Version { found: 2 }));
+    }
+
+    #[test]
+    fn a_field_given_twice_is_refused() {
+        let line = written(&sample(Kind::LogClosed)).replace(r#""seq":42"#, r#""seq":42,"seq":43"#);
+        let err = read(line.trim_end().as_bytes()).unwrap_err();
+        assert!(err.to_string().contains("duplicate field `seq`"), "{err}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_reads_back_and_stays_in_its_line(text in any::<String>(), at in 0usize..6) {
+            let Event { what: What::Request(mut request), .. } = sample(Kind::Request) else {
+                panic!("asked for a request");
+            };
+            let text = text.as_str();
+            match at {
+                0 => request.http.path = Some(text.into()),
+                1 => request.http.query = Some(text.into()),
+                2 => request.destination.host = Some(text.into()),
+                3 => request.http.method = Some(text.into()),
+                4 => request.decision.detail = Some(text.into()),
+                _ => request.failure.message = Some(text.into()),
+            }
+            let event = Event {
+                run: text.into(),
+                what: What::Request(request),
+                ..sample(Kind::Request)
+            };
+            let line = written(&event);
+            let (body, newline) = line.split_at(line.len() - 1);
+            prop_assert!(newline == "\n" && is_printable(body.as_bytes()), "{}", line);
+            prop_assert_eq!(read(body.as_bytes()).unwrap(), event);
+        }
+
+        #[test]
+        fn no_bytes_make_the_reader_panic(bytes: Vec<u8>) {
+            drop(read(&bytes));
+        }
+
+        /// Closer to home: a golden line with some bytes replaced.
+        #[test]
+        fn no_damage_makes_the_reader_panic(
+            kind in 0..Kind::ALL.len(),
+            damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        ) {
+            let mut line = written(&sample(Kind::ALL[kind])).into_bytes();
+            for (at, byte) in damage {
+                *at.get_mut(&mut line) = byte;
+            }
+            if let Ok(event) = read(&line) {
+                // Whatever was read can be written again, in one line.
+                prop_assert!(is_printable(written(&event).trim_end().as_bytes()));
+            }
+        }
+    }
+
+    fn with_path(path: &str) -> Event {
+        let mut event = sample(Kind::Request);
+        if let What::Request(request) = &mut event.what {
+            request.http.path = Some(path.into());
+        }
+        event
+    }
+
+    fn written(event: &Event) -> String {
+        let mut line = Vec::new();
+        write(event, &mut line);
+        String::from_utf8(line).unwrap()
+    }
+}

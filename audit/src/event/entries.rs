@@ -200,7 +200,8 @@ impl Facts for Request {
             connection: self.connection,
             client: self.client.clone(),
             destination: self.destination.clone(),
-            http: self.http.clone(),
+            // Nothing has been answered yet, even if the caller begins to guess.
+            http: Http { status: None, grpc_status: None, ..self.http.clone() },
             decision: self.decision.clone(),
             capability: self.capability.clone(),
             secrets: self.secrets.clone(),

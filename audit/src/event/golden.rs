@@ -1,1 +1,249 @@
+//! The format, as files: one line per kind in `testdata/v1`.
+//!
+//! A change here is a change someone's parser will see. `UPDATE_EXPECT=1` writes
+//! the files anew, and the diff is for a person to judge.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
+use expect_test::expect_file;
+
+use super::*;
+use crate::line;
+use crate::secret::{SecretName, SecretNames};
+
+#[test]
+fn today_s_code_writes_exactly_the_golden_lines() {
+    for kind in Kind::ALL {
+        let mut written = Vec::new();
+        line::write(&sample(*kind), &mut written);
+        expect_file![golden(*kind)].assert_eq(std::str::from_utf8(&written).unwrap());
+    }
+}
+
+#[test]
+fn today_s_code_reads_the_golden_lines_as_what_was_written() {
+    for kind in Kind::ALL {
+        let text = std::fs::read_to_string(golden(*kind)).unwrap();
+        let event = line::read(text.trim_end().as_bytes()).unwrap();
+        assert_eq!(event, sample(*kind));
+        assert_eq!(event.what.kind(), *kind);
+        assert_eq!(kind.as_str().parse(), Ok(*kind));
+    }
+}
+
+#[test]
+fn a_kind_that_does_not_exist_is_refused_with_the_list() {
+    let err = "requests".parse::<Kind>().unwrap_err();
+    expect_test::expect!["`requests` is not a kind of event; write one of: connection, dns, finding, hold, limit, log_closed, log_started, opened, operator, policy_loaded, policy_refused, recovered, request, run_ended, run_started, segment_started"]
+        .assert_eq(&err.to_string());
+}
+
+fn golden(kind: Kind) -> PathBuf {
+    let file = format!("testdata/v1/{kind}.jsonl");
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file)
+}
+
+/// An event of this kind with every field filled in.
+pub(crate) fn sample(kind: Kind) -> Event {
+    Event {
+        v: FORMAT,
+        seq: 42,
+        time: "2026-03-01T09:30:00.123456Z".parse().unwrap(),
+        id: id(0x42),
+        run: "run-7f3a".into(),
+        what: what(kind),
+        prev: Digest::of(b"the line before"),
+    }
+}
+
+fn what(kind: Kind) -> What {
+    match kind {
+        Kind::Connection => What::Connection(Box::new(Connection {
+            outcome: Outcome::Relayed,
+            client: client(WayIn::CapturedHttps),
+            destination: destination(),
+            handling: Some(Handling::Inspect),
+            decision: decision(Verdict::Allow),
+            tls: tls(),
+            requests: Some(3),
+            traffic: Traffic { sent: 1200, received: 34_567 },
+            timing: timing(),
+            failure: Failure::default(),
+        })),
+        Kind::Dns => What::Dns(Box::new(Dns {
+            outcome: Outcome::Relayed,
+            client: client(WayIn::Dns),
+            name: Some("api.github.com".into()),
+            record: Some("A".into()),
+            transport: Some("udp".into()),
+            response: Some("NOERROR".into()),
+            decision: Decision::default(),
+            timing: Timing { total: Some(ms(90)), ..Timing::default() },
+            failure: Failure::default(),
+        })),
+        Kind::Finding => What::Finding(Box::new(Finding {
+            sighting: Sighting::Secret,
+            pattern: Some("injected".into()),
+            secret: Some(secret()),
+            location: "header:authorization".into(),
+            stopped: true,
+            entry: Some(id(7)),
+            destination: destination(),
+            decision: decision(Verdict::Deny),
+        })),
+        Kind::Hold => What::Hold(Box::new(Hold {
+            state: HoldState::Approved,
+            entry: id(7),
+            user: Some("ada".into()),
+            waited: Some(ms(4_200_000)),
+            destination: destination(),
+            http: http(),
+            decision: decision(Verdict::Ask),
+        })),
+        Kind::Limit => What::Limit(Box::new(Limit {
+            name: "requests_per_minute".into(),
+            value: 600,
+            reached: 601,
+            entry: Some(id(7)),
+            destination: destination(),
+        })),
+        Kind::LogClosed => What::LogClosed(LogClosed { lines: 42 }),
+        Kind::LogStarted => What::LogStarted(LogStarted {
+            writer: "sluice-gateway 0.1.0".into(),
+            previous_seq: Some(41),
+            previous_closed: Some(false),
+        }),
+        Kind::Opened => What::Opened(Box::new(request().opening())),
+        Kind::Operator => What::Operator(Box::new(Operator {
+            action: "no_sandbox".into(),
+            user: Some("ada".into()),
+            accepted: true,
+            detail: Some("allowed by overrides".into()),
+        })),
+        Kind::PolicyLoaded => What::PolicyLoaded(Box::new(PolicyLoaded {
+            hash: "9f86d081884c7d65".into(),
+            name: Some("widgets-agent".into()),
+            file: Some("sandbox.policy.yaml".into()),
+            rules: 12,
+            replaced: Some("60303ae22b998861".into()),
+        })),
+        Kind::PolicyRefused => What::PolicyRefused(Box::new(PolicyRefused {
+            file: Some("sandbox.policy.yaml".into()),
+            detail: "3:5: unknown field `alow`; write `allow`".into(),
+            kept: Some("9f86d081884c7d65".into()),
+        })),
+        Kind::Recovered => {
+            What::Recovered(Recovered { bytes: 113, sha256: Digest::of(b"half a line") })
+        }
+        Kind::Request => What::Request(Box::new(request())),
+        Kind::RunEnded => What::RunEnded(Box::new(RunEnded {
+            exit_code: Some(137),
+            signal: Some(9),
+            reason: Some("timeout".into()),
+            detail: Some("30m were over".into()),
+            total: Some(ms(1_800_000_000)),
+        })),
+        Kind::RunStarted => What::RunStarted(Box::new(RunStarted {
+            executable: "python3".into(),
+            args: Some(3),
+            backend: Some("namespaces".into()),
+            image: Some("debian:12".into()),
+            user: Some("ada".into()),
+            host: Some("workbench".into()),
+            policy: Some("9f86d081884c7d65".into()),
+            observe: false,
+        })),
+        Kind::SegmentStarted => What::SegmentStarted(SegmentStarted {
+            previous: "audit.000001.jsonl".into(),
+            previous_sha256: Digest::of(b"the file before"),
+        }),
+    }
+}
+
+fn request() -> Request {
+    let mut secrets = SecretNames::default();
+    assert!(secrets.add(secret()));
+    Request {
+        outcome: Outcome::Failed,
+        connection: Some(id(6)),
+        client: client(WayIn::Proxy),
+        destination: destination(),
+        http: http(),
+        decision: decision(Verdict::Allow),
+        capability: Some("git.push".into()),
+        secrets,
+        tls: tls(),
+        traffic: Traffic { sent: 512, received: 2048 },
+        timing: timing(),
+        failure: Failure::new("upstream_reset", "connection reset by peer"),
+    }
+}
+
+fn client(way_in: WayIn) -> Client {
+    Client::new("10.209.0.2:40112".parse().unwrap(), way_in)
+}
+
+fn destination() -> Destination {
+    let mut destination = Destination::new("api.github.com", 443);
+    destination.dialled("140.82.121.6:443".parse().unwrap());
+    destination
+}
+
+fn http() -> Http {
+    Http {
+        method: Some("POST".into()),
+        scheme: Some("https".into()),
+        path: Some("/repos/acme/widgets/issues".into()),
+        query: Some("state=open&q=caf\u{e9}".into()),
+        status: Some(201),
+        protocol: Some("http".into()),
+        version: Some("2".into()),
+        grpc_status: Some(0),
+    }
+}
+
+fn decision(verdict: Verdict) -> Decision {
+    Decision {
+        verdict: Some(verdict),
+        rule: Some("allow[1]".into()),
+        reason: Some(Text::constant("rule")),
+        detail: Some("methods: [GET, POST]".into()),
+        policy: Some("9f86d081884c7d65".into()),
+    }
+}
+
+fn tls() -> Tls {
+    Tls {
+        version: Some("1.3".into()),
+        cipher: Some("TLS_AES_128_GCM_SHA256".into()),
+        next_protocol: Some("h2".into()),
+        server_name: Some("api.github.com".into()),
+        resumed: Some(false),
+        server_hash: Some(Digest::of(b"a certificate")),
+    }
+}
+
+fn timing() -> Timing {
+    Timing {
+        total: Some(ms(123_456)),
+        decide: Some(ms(12)),
+        hold: Some(ms(0)),
+        resolve: Some(ms(8_000)),
+        connect: Some(ms(20_500)),
+        tls: Some(ms(21_000)),
+        first_byte: Some(ms(80_125)),
+    }
+}
+
+fn ms(micros: u64) -> crate::Millis {
+    Duration::from_micros(micros).into()
+}
+
+fn secret() -> SecretName {
+    SecretName::parse("GITHUB_TOKEN").unwrap()
+}
+
+fn id(n: u8) -> Uuid {
+    Uuid::from_bytes([1, 0x95, 0, 0, 0, 0, 0x70, 0, 0x80, 0, 0, 0, 0, 0, 0, n])
+}

@@ -1,0 +1,211 @@
+//! The seal of an evidence folder: `seal.json`.
+//!
+//! It lists every file of the folder with its size and SHA-256, names the last
+//! line of the log, and is signed with the installation's [`Key`]. It is three
+//! lines, and together they are one JSON object:
+//!
+//! ```text
+//! {"signature":"<base64 of the Ed25519 signature>","sealed":
+//! {"format":1,...}
+//! }
+//! ```
+//!
+//! What is signed is the second line with its newline: exactly what `sed -n 2p`
+//! prints. So a seal needs no program of ours to be checked:
+//!
+//! ```text
+//! sed -n 2p seal.json > signed
+//! jq -r .signature seal.json | base64 -d > signature
+//! openssl pkeyutl -verify -pubin -inkey installation.pub.pem -rawin -in signed -sigfile signature
+//! jq -r '.sealed.files[] | select(.type == "file") | "\(.sha256)  \(.path)"' seal.json | sha256sum -c
+//! tail -n 1 audit.jsonl | tr -d '\n' | sha256sum      # is .sealed.log.hash
+//! ```
+//!
+//! `installation.pub.pem` comes from the installation. The seal repeats it under
+//! `.sealed.key.pem`, to say which key it was; a seal that vouches for itself
+//! proves nothing.
+
+mod contents;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::{Deserialize, Serialize};
+
+use crate::chain::Head;
+use crate::key::{Key, PublicKey};
+use crate::line;
+use crate::time::Time;
+use crate::verify::{self, VerifyError};
+
+pub use contents::{Content, Name, Sealed};
+pub(crate) use contents::{ReadError, by_bytes, content, paths};
+
+/// The seal's file name.
+pub const SEAL: &str = "seal.json";
+
+/// The version of the seal's format.
+const FORMAT: u32 = 1;
+
+/// A seal larger than this is not read: it would list a million files.
+const LONGEST_FILE: u64 = 256 * 1024 * 1024;
+
+const FIRST_LINE_BEGINS: &str = r#"{"signature":""#;
+const FIRST_LINE_ENDS: &str = r#"","sealed":"#;
+
+/// What a seal vouches for.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seal {
+    pub format: u32,
+    pub time: Time,
+    pub key: Signer,
+    /// The log's last line; none when there was no log.
+    pub log: Option<Head>,
+    /// Every file but the seal itself, sorted by name.
+    pub files: Vec<Sealed>,
+}
+
+/// Which key signed.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Signer {
+    pub id: String,
+    pub pem: String,
+}
+
+/// Why a folder was not sealed.
+#[derive(Debug, thiserror::Error)]
+pub enum SealError {
+    #[error("{} is sealed already", dir.display())]
+    AlreadySealed { dir: PathBuf },
+    #[error("the log in {} is still being written", dir.display())]
+    Busy { dir: PathBuf },
+    #[error("cannot {step} {}", path.display())]
+    Disk { step: &'static str, path: PathBuf, source: io::Error },
+    /// A seal says that the log is whole, so it is checked before.
+    #[error("the log is not fit to be sealed")]
+    Log(#[source] VerifyError),
+}
+
+/// Seals the folder `dir` as it is now. A folder is sealed once.
+pub fn seal(dir: &Path, key: &Key) -> Result<Seal, SealError> {
+    let handle = File::open(dir).map_err(disk("open", dir))?;
+    match handle.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(SealError::Busy { dir: dir.to_owned() }),
+        Err(TryLockError::Error(source)) => return Err(disk("lock", dir)(source)),
+    }
+    let path = dir.join(SEAL);
+    if path.symlink_metadata().is_ok() {
+        return Err(SealError::AlreadySealed { dir: dir.to_owned() });
+    }
+    let log = verify::chain(dir).map_err(SealError::Log)?.map(|walked| walked.head);
+    let public = key.public();
+    let seal = Seal {
+        format: FORMAT,
+        time: Time::now(),
+        key: Signer { id: public.id(), pem: public.to_pem() },
+        log,
+        files: contents::list(dir).map_err(|err| disk("read", &err.path)(err.source))?,
+    };
+    put(&path, &signed(&seal, key)).map_err(disk("write", &path))?;
+    handle.sync_all().map_err(disk("sync", dir))?;
+    Ok(seal)
+}
+
+/// The bytes of `seal.json`.
+fn signed(seal: &Seal, key: &Key) -> Vec<u8> {
+    let mut content = Vec::new();
+    line::write_json(seal, &mut content);
+    content.push(b'\n');
+    let signature = BASE64.encode(key.sign(&content));
+    let first = format!("{FIRST_LINE_BEGINS}{signature}{FIRST_LINE_ENDS}\n");
+    [first.as_bytes(), &content, b"}\n"].concat()
+}
+
+/// Appears under its name whole or not at all.
+fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let draft = path.with_extension("json.draft");
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    written.and_then(|()| fs::rename(&draft, path)).inspect_err(|_| drop(fs::remove_file(&draft)))
+}
+
+/// A seal whose signature has been checked: the claims are the signer's. Whether
+/// they are true of the folder is the next question.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Signed {
+    pub seal: Seal,
+    pub key: PublicKey,
+}
+
+/// Why a seal counts for nothing.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SealFault {
+    #[error("it is not a seal: {why}")]
+    Damaged { why: String },
+    #[error("it is signed by {id}, a key this installation does not trust")]
+    Foreign { id: String },
+    #[error("its signature does not fit what it says")]
+    Forged,
+}
+
+impl Signed {
+    /// Reads the seal in `dir`, if there is one, and checks who signed it.
+    pub(crate) fn read(
+        dir: &Path,
+        trusted: &[PublicKey],
+    ) -> io::Result<Option<Result<Self, SealFault>>> {
+        let file = match File::open(dir.join(SEAL)) {
+            Ok(file) => file,
+            Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(err) => return Err(err),
+        };
+        let mut bytes = Vec::new();
+        file.take(LONGEST_FILE).read_to_end(&mut bytes)?;
+        Ok(Some(Self::parse(&bytes, trusted)))
+    }
+
+    /// Reads the bytes of a `seal.json`. There is one way to write a seal, and
+    /// anything else is damaged: every byte is either signed or fixed.
+    pub fn parse(bytes: &[u8], trusted: &[PublicKey]) -> Result<Self, SealFault> {
+        let damaged = |why: &str| SealFault::Damaged { why: why.to_owned() };
+        let text = std::str::from_utf8(bytes).map_err(|err| damaged(&err.to_string()))?;
+        let lines: Vec<&str> = text.split_inclusive('\n').take(4).collect();
+        let [first, content, "}\n"] = lines.as_slice() else {
+            return Err(damaged("it has not the three lines of a seal"));
+        };
+        let signature = first
+            .strip_prefix(FIRST_LINE_BEGINS)
+            .and_then(|rest| rest.strip_suffix('\n')?.strip_suffix(FIRST_LINE_ENDS))
+            .and_then(|base64| BASE64.decode(base64).ok())
+            .ok_or_else(|| damaged("its first line has no signature"))?;
+
+        // Only the key's name is read from what is not trusted yet.
+        let seal: Seal =
+            serde_json::from_str(content).map_err(|err| damaged(line::told(&err).as_str()))?;
+        let key = PublicKey::from_pem(&seal.key.pem).map_err(|err| damaged(&err.to_string()))?;
+        if !trusted.contains(&key) {
+            return Err(SealFault::Foreign { id: key.id() });
+        }
+        if !key.verifies(content.as_bytes(), &signature) {
+            return Err(SealFault::Forged);
+        }
+        if seal.format != FORMAT {
+            return Err(damaged(&format!("format version {}; we read {FORMAT}", seal.format)));
+        }
+        Ok(Self { seal, key })
+    }
+}
+
+fn disk(step: &'static str, path: &Path) -> impl Fn(io::Error) -> SealError {
+    move |source| SealError::Disk { step, path: path.to_owned(), source }
+}

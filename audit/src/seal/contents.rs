@@ -1,0 +1,129 @@
+//! What is in an evidence folder.
+//!
+//! Nothing in it is trusted: artifacts are what an agent left. A link is
+//! recorded by where it points and never followed, and what is neither file nor
+//! link is recorded without being opened, since opening a pipe may never return.
+
+use std::cmp::Ordering;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::{Deserialize, Serialize};
+
+use super::SEAL;
+use crate::digest::Digest;
+
+/// One file, by its name within the folder.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Sealed {
+    pub path: Name,
+    #[serde(flatten)]
+    pub content: Content,
+}
+
+/// What a file holds, or what else it is.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Content {
+    File {
+        size: u64,
+        sha256: Digest,
+    },
+    Link {
+        target: Name,
+    },
+    /// A socket, a pipe or a device.
+    Special,
+}
+
+/// A path. One that is not UTF-8 is written in base64, so that every name an
+/// agent can give a file can be sealed.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Name {
+    Bytes { base64: String },
+    Text(String),
+}
+
+impl Name {
+    fn new(path: &Path) -> Self {
+        match path.to_str() {
+            Some(text) => Self::Text(text.to_owned()),
+            None => Self::Bytes { base64: BASE64.encode(path.as_os_str().as_bytes()) },
+        }
+    }
+
+    /// As a path. Bytes that are no base64 give a name no file has.
+    pub fn path(&self) -> PathBuf {
+        match self {
+            Self::Bytes { base64 } => {
+                let bytes = BASE64.decode(base64).unwrap_or_default();
+                PathBuf::from(OsStr::from_bytes(&bytes))
+            }
+            Self::Text(text) => PathBuf::from(text),
+        }
+    }
+}
+
+/// A file that could not be read.
+#[derive(Debug)]
+pub(crate) struct ReadError {
+    pub(crate) path: PathBuf,
+    pub(crate) source: io::Error,
+}
+
+/// Every file below `dir` but the seal, sorted by the bytes of its path.
+pub(crate) fn list(dir: &Path) -> Result<Vec<Sealed>, ReadError> {
+    paths(dir)?
+        .into_iter()
+        .map(|path| {
+            let content = content(&dir.join(&path))
+                .map_err(|source| ReadError { path: dir.join(&path), source })?;
+            Ok(Sealed { path: Name::new(&path), content })
+        })
+        .collect()
+}
+
+/// The paths of all files below `dir`, relative to it and sorted.
+pub(crate) fn paths(dir: &Path) -> Result<Vec<PathBuf>, ReadError> {
+    let mut found = Vec::new();
+    let mut left = vec![PathBuf::new()];
+    while let Some(inside) = left.pop() {
+        let here = dir.join(&inside);
+        let failed = |source| ReadError { path: here.clone(), source };
+        for item in fs::read_dir(&here).map_err(failed)? {
+            let item = item.map_err(failed)?;
+            let path = inside.join(item.file_name());
+            if item.file_type().map_err(failed)?.is_dir() {
+                left.push(path);
+            } else if path != Path::new(SEAL) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort_by(|a, b| by_bytes(a, b));
+    Ok(found)
+}
+
+/// What stands at `path`, without following a link.
+pub(crate) fn content(path: &Path) -> io::Result<Content> {
+    let kind = path.symlink_metadata()?.file_type();
+    if kind.is_symlink() {
+        return Ok(Content::Link { target: Name::new(&fs::read_link(path)?) });
+    }
+    if !kind.is_file() {
+        return Ok(Content::Special);
+    }
+    let (sha256, size) = Digest::of_reader(File::open(path)?)?;
+    Ok(Content::File { size, sha256 })
+}
+
+/// The order `LC_ALL=C sort` gives.
+pub(crate) fn by_bytes(a: &Path, b: &Path) -> Ordering {
+    a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes())
+}

@@ -1,0 +1,131 @@
+//! A seal can be made once, of anything, and be checked without us.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::event::Operator;
+use crate::{Digest, Log, Options};
+
+#[test]
+fn a_seal_lists_every_file_and_the_last_line() {
+    let (dir, key) = evidence();
+    let head = verify::chain(dir.path()).unwrap().unwrap().head;
+    let seal = seal(dir.path(), &key).unwrap();
+
+    assert_eq!(seal.log, Some(head));
+    let names: Vec<_> = seal.files.iter().map(|file| file.path.path()).collect();
+    assert_eq!(names, [Path::new("artifacts/a.txt"), Path::new("audit.jsonl")]);
+    let content = Content::File { size: 5, sha256: Digest::of(b"hello") };
+    assert_eq!(seal.files[0].content, content);
+    let mode = dir.path().join(SEAL).metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_folder_is_sealed_once() {
+    let (dir, key) = evidence();
+    seal(dir.path(), &key).unwrap();
+    let err = seal(dir.path(), &key).unwrap_err();
+    assert!(matches!(err, SealError::AlreadySealed { .. }), "{err}");
+}
+
+#[test]
+fn a_log_that_is_open_or_broken_is_not_sealed() {
+    let (dir, key) = evidence();
+    let (log, _) = Log::open(dir.path(), Options::new("run-1")).unwrap();
+    assert!(matches!(seal(dir.path(), &key), Err(SealError::Busy { .. })));
+    drop(log);
+
+    let file = dir.path().join("audit.jsonl");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("reload", "upload")).unwrap();
+    assert!(matches!(seal(dir.path(), &key), Err(SealError::Log(_))));
+    assert!(!dir.path().join(SEAL).exists());
+}
+
+#[test]
+fn a_run_without_a_log_can_be_sealed() {
+    let (dir, key) = evidence();
+    fs::remove_file(dir.path().join("audit.jsonl")).unwrap();
+    assert_eq!(seal(dir.path(), &key).unwrap().log, None);
+    let verified = verify::verify(dir.path(), &[key.public()]).unwrap();
+    assert!(verified.log.is_none() && verified.seal.is_some());
+}
+
+#[test]
+fn whatever_an_agent_leaves_is_sealed_and_nothing_is_followed_or_opened() {
+    let (dir, key) = evidence();
+    let artifacts = dir.path().join("artifacts");
+    symlink("/etc", artifacts.join("outside")).unwrap();
+    symlink(".", artifacts.join("circle")).unwrap();
+    fs::write(artifacts.join(OsStr::from_bytes(b"not\xffutf8")), "x").unwrap();
+    fs::write(artifacts.join("new\nline"), "y").unwrap();
+    fs::write(artifacts.join(SEAL), "a decoy").unwrap();
+    let _socket = UnixListener::bind(artifacts.join("socket")).unwrap();
+
+    let sealed = seal(dir.path(), &key).unwrap();
+    let of = |name: &[u8]| {
+        let path = Path::new("artifacts").join(OsStr::from_bytes(name));
+        let found = sealed.files.iter().find(|file| file.path.path() == path);
+        found.map(|file| file.content.clone()).unwrap()
+    };
+    assert_eq!(of(b"outside"), Content::Link { target: Name::Text("/etc".to_owned()) });
+    assert_eq!(of(b"socket"), Content::Special);
+    assert_eq!(of(b"not\xffutf8"), Content::File { size: 1, sha256: Digest::of(b"x") });
+    assert_eq!(of(b"seal.json"), Content::File { size: 7, sha256: Digest::of(b"a decoy") });
+    assert_eq!(fs::read_to_string(dir.path().join(SEAL)).unwrap().lines().count(), 3);
+    verify::verify(dir.path(), &[key.public()]).unwrap();
+}
+
+/// The recipe of the module's header, without our own code.
+#[test]
+fn openssl_and_sha256sum_agree() {
+    let found = |tool: &str| Command::new(tool).arg("--version").output().is_ok();
+    if !["openssl", "jq", "sha256sum", "sh"].into_iter().all(found) {
+        println!("skipped: openssl, jq or sha256sum is not installed");
+        return;
+    }
+    let (dir, key) = evidence();
+    let seal = seal(dir.path(), &key).unwrap();
+    let work = tempfile::tempdir().unwrap();
+    fs::write(work.path().join("pub.pem"), key.public().to_pem()).unwrap();
+    let script = r#"
+        set -e
+        sed -n 2p seal.json > "$WORK/signed"
+        jq -r .signature seal.json | base64 -d > "$WORK/signature"
+        openssl pkeyutl -verify -pubin -inkey "$WORK/pub.pem" -rawin -in "$WORK/signed" -sigfile "$WORK/signature"
+        jq -r '.sealed.files[] | select(.type == "file") | "\(.sha256)  \(.path)"' seal.json | sha256sum -c
+        tail -n 1 audit.jsonl | tr -d '\n' | sha256sum
+    "#;
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).current_dir(dir.path()).env("WORK", work.path());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    let head = seal.log.unwrap().hash;
+    assert_eq!(
+        said,
+        format!(
+            "Signature Verified Successfully\nartifacts/a.txt: OK\naudit.jsonl: OK\n{head}  -\n"
+        ),
+    );
+}
+
+fn evidence() -> (TempDir, Key) {
+    let private = fs::Permissions::from_mode(0o700);
+    let dir = tempfile::Builder::new().permissions(private).tempdir().unwrap();
+    let (log, _) = Log::open(dir.path(), Options::new("run-1")).unwrap();
+    log.record(Operator { action: "reload".into(), ..Operator::default() }).unwrap();
+    log.close_blocking().unwrap();
+    fs::create_dir(dir.path().join("artifacts")).unwrap();
+    fs::write(dir.path().join("artifacts/a.txt"), "hello").unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let key = Key::load_or_create(&home.path().join("keys/seal.pem")).unwrap();
+    (dir, key)
+}

@@ -1,0 +1,468 @@
+//! Whatever is done to evidence, verify says so, and says where.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+use crate::event::{Operator, Request};
+use crate::key::Key;
+use crate::seal::seal;
+use crate::{Log, Options, Outcome, Sync};
+
+#[test]
+fn a_sealed_folder_is_whole() {
+    let evidence = Evidence::new();
+    let verified = evidence.verify().unwrap();
+    let log = verified.log.unwrap();
+    assert_eq!((log.segments, log.closed, log.recovered, log.unclosed), (3, true, 0, 0));
+    assert_eq!(log.head.seq, 16);
+    let seal = verified.seal.unwrap();
+    assert_eq!((seal.key, seal.files), (SEALED.key, 6));
+}
+
+#[test]
+fn a_log_without_a_seal_is_whole_and_says_that_nobody_vouches() {
+    let evidence = Evidence::new();
+    evidence.remove("seal.json");
+    let verified = evidence.verify().unwrap();
+    assert_eq!(verified.log.unwrap().head.seq, 16);
+    assert_eq!(verified.seal, None);
+}
+
+#[test]
+fn an_edited_line_is_named_and_not_its_neighbour() {
+    let line =
+        |n: usize| move |lines: &mut Vec<String>| lines[n - 1] = lines[n - 1].replace("/n/", "/m/");
+    tampered(
+        "audit.jsonl",
+        line(2),
+        expect!["audit.jsonl, line 2 (byte 358): this line was changed"],
+    );
+    // The last line of a file is named too, though the break shows in the next file.
+    tampered(
+        "audit.000001.jsonl",
+        |lines| {
+            let last = lines.last_mut().unwrap();
+            *last = last.replace("/n/", "/m/");
+        },
+        expect!["audit.000001.jsonl, line 7 (byte 2179): this line was changed"],
+    );
+}
+
+#[test]
+fn an_edited_link_is_named_and_not_the_line_it_points_to() {
+    tampered(
+        "audit.000001.jsonl",
+        |lines| lines[2] = flip_last_hex(&lines[2]),
+        expect!["audit.000001.jsonl, line 3 (byte 623): this line was changed"],
+    );
+    tampered(
+        "audit.000001.jsonl",
+        |lines| lines[0] = flip_last_hex(&lines[0]),
+        expect!["audit.000001.jsonl, line 1 (byte 0): this line was changed"],
+    );
+}
+
+#[test]
+fn an_edited_number_is_an_edit_not_a_gap() {
+    tampered(
+        "audit.000001.jsonl",
+        |lines| lines[2] = lines[2].replace(r#""seq":3"#, r#""seq":9"#),
+        expect![
+            "audit.000001.jsonl, line 3 (byte 623): this line was changed: its seq is 9 and should be 3"
+        ],
+    );
+}
+
+#[test]
+fn what_is_no_line_at_all_is_an_edit() {
+    tampered(
+        "audit.000001.jsonl",
+        |lines| lines[1] = "{}".to_owned(),
+        expect![
+            "audit.000001.jsonl, line 2 (byte 234): this line was changed: not an audit event: missing field `v` at line 1 column 2"
+        ],
+    );
+    tampered(
+        "audit.000001.jsonl",
+        |lines| lines.insert(1, String::new()),
+        expect![
+            "audit.000001.jsonl, line 2 (byte 234): this line was changed: not an audit event: EOF while parsing a value at line 1 column 0"
+        ],
+    );
+}
+
+#[test]
+fn deleted_lines_are_counted_from_where_they_are_missed() {
+    tampered(
+        "audit.000001.jsonl",
+        |lines| drop(lines.drain(1..3)),
+        expect![
+            "audit.000001.jsonl, line 2 (byte 234): lines were deleted before this one: expected seq 2, found 4"
+        ],
+    );
+    tampered(
+        "audit.000001.jsonl",
+        |lines| drop(lines.remove(0)),
+        expect![
+            "audit.000001.jsonl, line 1 (byte 0): lines were deleted before this one: expected seq 1, found 2"
+        ],
+    );
+}
+
+#[test]
+fn reordered_and_doubled_lines_are_told_apart_from_deleted_ones() {
+    tampered(
+        "audit.000001.jsonl",
+        |lines| lines.swap(1, 2),
+        expect![
+            "audit.000001.jsonl, line 2 (byte 234): lines were reordered: expected seq 2, found 3"
+        ],
+    );
+    tampered(
+        "audit.000001.jsonl",
+        |lines| lines.insert(2, lines[1].clone()),
+        expect![
+            "audit.000001.jsonl, line 3 (byte 623): a line was put in: seq 2 was there already"
+        ],
+    );
+}
+
+#[test]
+fn a_cut_end_is_seen_by_the_seal() {
+    tampered(
+        "audit.jsonl",
+        |lines| lines.truncate(lines.len() - 1),
+        expect![
+            "audit.jsonl, line 2 (byte 358): lines are missing at the end: it ends at seq 15, the seal at 16"
+        ],
+    );
+    let evidence = Evidence::new();
+    evidence.rewrite("audit.jsonl", |bytes| bytes.truncate(bytes.len() - 1));
+    evidence.broken(expect!["audit.jsonl, line 3 (byte 748): the last line has no end: 227 bytes were left by a crash or a cut"]);
+}
+
+#[test]
+fn the_last_line_is_vouched_for_by_the_seal() {
+    tampered(
+        "audit.jsonl",
+        |lines| {
+            let last = lines.last_mut().unwrap();
+            *last = last.replace("lines\":16", "lines\":17");
+        },
+        expect!["audit.jsonl, line 3 (byte 748): this line was changed"],
+    );
+}
+
+#[test]
+fn a_log_that_went_on_after_the_seal_is_not_what_was_sealed() {
+    let evidence = Evidence::new();
+    let (log, _) = Log::open(evidence.path(), Options::new("run-1")).unwrap();
+    log.close_blocking().unwrap();
+    let err = evidence.verify().unwrap_err().to_string();
+    assert!(err.ends_with("lines were added after the seal, which ends at seq 16"), "{err}");
+}
+
+#[test]
+fn a_missing_segment_is_a_missing_file() {
+    for (name, expected) in [
+        ("audit.000001.jsonl", expect!["audit.000001.jsonl: missing"]),
+        (
+            "audit.jsonl",
+            expect![
+                "audit.000002.jsonl, line 6 (byte 1916): lines are missing at the end: it ends at seq 13, the seal at 16"
+            ],
+        ),
+    ] {
+        let evidence = Evidence::new();
+        evidence.remove(name);
+        evidence.broken(expected);
+    }
+}
+
+#[test]
+fn other_files_are_checked_by_name() {
+    let evidence = Evidence::new();
+    evidence.rewrite("run.json", |bytes| bytes.push(b' '));
+    evidence.broken(expect!["run.json: not the file that was sealed"]);
+
+    let evidence = Evidence::new();
+    evidence.remove("artifacts/report.txt");
+    evidence.broken(expect!["artifacts/report.txt: missing"]);
+
+    let evidence = Evidence::new();
+    fs::write(evidence.path().join("artifacts/new\u{1b}[2J"), "").unwrap();
+    evidence.broken(expect![[r"artifacts/new\u{1b}[2J: not in the seal"]]);
+
+    let evidence = Evidence::new();
+    evidence.remove("artifacts/latest");
+    std::os::unix::fs::symlink("/etc/passwd", evidence.path().join("artifacts/latest")).unwrap();
+    evidence.broken(expect!["artifacts/latest: not the file that was sealed"]);
+}
+
+#[test]
+fn a_seal_by_an_unknown_key_is_foreign_and_a_changed_one_is_forged() {
+    let evidence = Evidence::new();
+    evidence.remove("seal.json");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = Key::load_or_create(&elsewhere.path().join("keys/seal.pem")).unwrap();
+    seal(evidence.path(), &other).unwrap();
+    let err = evidence.verify().unwrap_err().to_string().replace(&other.public().id(), "ID");
+    expect!["seal.json: it is signed by ID, a key this installation does not trust"]
+        .assert_eq(&err);
+
+    let evidence = Evidence::new();
+    evidence.rewrite("seal.json", |bytes| {
+        let text = String::from_utf8(bytes.clone()).unwrap().replace("\"size\":15", "\"size\":16");
+        *bytes = text.into_bytes();
+    });
+    evidence.broken(expect!["seal.json: its signature does not fit what it says"]);
+
+    let evidence = Evidence::new();
+    evidence.rewrite("seal.json", |bytes| bytes.push(b'\n'));
+    evidence.broken(expect!["seal.json: it is not a seal: it has not the three lines of a seal"]);
+}
+
+#[test]
+fn an_empty_folder_has_no_log() {
+    let empty = tempfile::tempdir().unwrap();
+    let err = verify(empty.path(), &[]).unwrap_err();
+    assert!(matches!(err, VerifyError::NoLog { .. }), "{err}");
+}
+
+#[test]
+fn entries_that_a_crash_left_open_are_counted() {
+    let dir = private_dir();
+    let (log, _) = Log::open(dir.path(), Options::new("run-1")).unwrap();
+    let mut entry = log.begin(Request::default()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(entry.opened()).unwrap();
+    let at_the_crash = fs::read(dir.path().join("audit.jsonl")).unwrap();
+    entry.close(Outcome::Relayed);
+    log.close_blocking().unwrap();
+    assert_eq!(verify(dir.path(), &[]).unwrap().log.unwrap().unclosed, 0);
+
+    let file = dir.path().join("crashed.jsonl");
+    fs::write(&file, at_the_crash).unwrap();
+    let log = verify(&file, &[]).unwrap().log.unwrap();
+    assert_eq!((log.unclosed, log.closed), (1, false));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn no_byte_of_any_file_can_be_flipped(
+        file in 0..FILES.len(),
+        at: prop::sample::Index,
+        flip in 1u8..=255,
+    ) {
+        let evidence = Evidence::new();
+        evidence.rewrite(FILES[file], |bytes| *at.get_mut(bytes) ^= flip);
+        prop_assert!(matches!(evidence.verify(), Err(VerifyError::Broken(_))));
+    }
+
+    #[test]
+    fn no_byte_of_any_file_can_be_deleted_or_doubled(
+        file in 0..FILES.len(),
+        at: prop::sample::Index,
+        double: bool,
+    ) {
+        let evidence = Evidence::new();
+        evidence.rewrite(FILES[file], |bytes| {
+            let at = at.index(bytes.len());
+            match double {
+                true => bytes.insert(at, bytes[at]),
+                false => drop(bytes.remove(at)),
+            }
+        });
+        prop_assert!(matches!(evidence.verify(), Err(VerifyError::Broken(_))));
+    }
+
+    #[test]
+    fn no_file_can_be_cut_short(file in 0..FILES.len(), at: prop::sample::Index) {
+        let evidence = Evidence::new();
+        evidence.rewrite(FILES[file], |bytes| bytes.truncate(at.index(bytes.len())));
+        prop_assert!(matches!(evidence.verify(), Err(VerifyError::Broken(_))));
+    }
+
+    /// Without a seal, everything but the last line is still held by the chain.
+    #[test]
+    fn no_line_but_the_last_can_be_changed_without_a_seal(
+        at: prop::sample::Index,
+        flip in 1u8..=255,
+    ) {
+        let evidence = Evidence::new();
+        evidence.remove("seal.json");
+        evidence.rewrite("audit.jsonl", |bytes| {
+            let last_line = bytes[..bytes.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap();
+            bytes[at.index(last_line)] ^= flip;
+        });
+        prop_assert!(matches!(evidence.verify(), Err(VerifyError::Broken(_))));
+    }
+
+    #[test]
+    fn lines_cannot_be_deleted_doubled_or_moved(
+        (a, b) in (0usize..6, 0usize..6),
+        how in 0..3,
+    ) {
+        let evidence = Evidence::new();
+        evidence.rewrite("audit.000002.jsonl", |bytes| {
+            let text = String::from_utf8(bytes.clone()).unwrap();
+            let mut lines: Vec<_> = text.split_inclusive('\n').collect();
+            match how {
+                0 => drop(lines.remove(a)),
+                1 => lines.insert(b, lines[a]),
+                _ => lines.swap(a, if a == b { (b + 1) % 6 } else { b }),
+            }
+            *bytes = lines.concat().into_bytes();
+        });
+        prop_assert!(matches!(evidence.verify(), Err(VerifyError::Broken(_))));
+    }
+
+    #[test]
+    fn no_bytes_make_verify_panic(bytes: Vec<u8>) {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("audit.jsonl"), &bytes).unwrap();
+        fs::write(dir.path().join("seal.json"), &bytes).unwrap();
+        drop(verify(dir.path(), &[]));
+    }
+
+    #[test]
+    fn what_was_appended_always_verifies(
+        texts in proptest::collection::vec(any::<String>(), 0..20),
+        segment_bytes in 1u64..2000,
+    ) {
+        let dir = private_dir();
+        let options =
+            Options { sync: Sync::Never, segment_bytes, ..Options::new("run-1") };
+        let (log, _) = Log::open(dir.path(), options).unwrap();
+        for text in &texts {
+            let detail = Some(text.as_str().into());
+            log.record(Operator { action: "x".into(), detail, ..Operator::default() }).unwrap();
+        }
+        let head = log.close_blocking().unwrap();
+        let verified = verify(dir.path(), &[]).unwrap().log.unwrap();
+        prop_assert_eq!(verified.head, head);
+        prop_assert_eq!(verified.closed, true);
+    }
+}
+
+const FILES: [&str; 6] = [
+    "artifacts/report.txt",
+    "audit.000001.jsonl",
+    "audit.000002.jsonl",
+    "audit.jsonl",
+    "run.json",
+    "seal.json",
+];
+
+/// One sealed folder, made once and copied for each test.
+struct Original {
+    dir: TempDir,
+    key: PublicKey,
+}
+
+static SEALED: LazyLock<Original> = LazyLock::new(|| {
+    let dir = private_dir();
+    let home = tempfile::tempdir().unwrap();
+    let key = Key::load_or_create(&home.path().join("keys/seal.pem")).unwrap();
+    write_log(dir.path());
+    fs::write(dir.path().join("run.json"), "{\"command\":[]}\n").unwrap();
+    fs::create_dir(dir.path().join("artifacts")).unwrap();
+    fs::write(dir.path().join("artifacts/report.txt"), "all is well\n").unwrap();
+    std::os::unix::fs::symlink("report.txt", dir.path().join("artifacts/latest")).unwrap();
+    seal(dir.path(), &key).unwrap();
+    Original { dir, key: key.public() }
+});
+
+/// Sixteen lines in three segments, the same length each time.
+fn write_log(dir: &Path) {
+    // One line a batch, so that segments end where they always end.
+    let options = Options {
+        writer: "a gateway".into(),
+        segment_bytes: 2200,
+        clock: || "2026-03-01T09:30:00Z".parse().unwrap(),
+        ..Options::new("run-1")
+    };
+    let (log, _) = Log::open(dir, options).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for n in 10..22 {
+        let action = "x".into();
+        let detail = Some(format_args!("/n/{n}").into());
+        let user = Some("a person with a long name ".repeat(4).into());
+        runtime
+            .block_on(log.record_safely(Operator { action, detail, user, accepted: true }))
+            .unwrap();
+    }
+    log.close_blocking().unwrap();
+}
+
+/// A copy of the sealed folder that a test may damage.
+struct Evidence(TempDir);
+
+impl Evidence {
+    fn new() -> Self {
+        let copy = private_dir();
+        let original = SEALED.dir.path();
+        fs::create_dir(copy.path().join("artifacts")).unwrap();
+        for file in FILES {
+            fs::copy(original.join(file), copy.path().join(file)).unwrap();
+        }
+        std::os::unix::fs::symlink("report.txt", copy.path().join("artifacts/latest")).unwrap();
+        Self(copy)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn verify(&self) -> Result<Verified, VerifyError> {
+        verify(self.path(), &[SEALED.key])
+    }
+
+    fn rewrite(&self, file: &str, change: impl FnOnce(&mut Vec<u8>)) {
+        let path = self.path().join(file);
+        let mut bytes = fs::read(&path).unwrap();
+        change(&mut bytes);
+        fs::write(&path, bytes).unwrap();
+    }
+
+    fn remove(&self, file: &str) {
+        fs::remove_file(self.path().join(file)).unwrap();
+    }
+
+    #[track_caller]
+    fn broken(&self, expected: Expect) {
+        expected.assert_eq(&self.verify().unwrap_err().to_string());
+    }
+}
+
+#[track_caller]
+fn tampered(file: &str, change: impl FnOnce(&mut Vec<String>), expected: Expect) {
+    let evidence = Evidence::new();
+    evidence.rewrite(file, |bytes| {
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        change(&mut lines);
+        *bytes = lines.iter().flat_map(|line| [line, "\n"]).collect::<String>().into_bytes();
+    });
+    evidence.broken(expected);
+}
+
+fn flip_last_hex(line: &str) -> String {
+    let body = line.strip_suffix("\"}").unwrap();
+    let (rest, last) = body.split_at(body.len() - 1);
+    format!("{rest}{}\"}}", if last == "0" { "1" } else { "0" })
+}
+
+fn private_dir() -> TempDir {
+    let private = fs::Permissions::from_mode(0o700);
+    tempfile::Builder::new().permissions(private).tempdir().unwrap()
+}
