@@ -4,3 +4,4 @@
 
 mod admit;
 mod authorize;
+mod limits;

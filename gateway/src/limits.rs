@@ -1,0 +1,229 @@
+//! How much one sandbox may take, and how much it has taken.
+//!
+//! [`Bounds`] say how much, from the settings and the policy, the strictest of
+//! both. [`Limits`] count against them. The two are apart because a policy may
+//! be replaced while the gateway runs: new bounds take effect at once, and what
+//! was counted stays counted. A reload is no way to a fresh budget.
+//!
+//! Counting comes before sending: a byte that would exceed a budget is refused,
+//! not regretted.
+
+mod bounds;
+mod room;
+mod window;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use policies::NetLimits;
+use tokio::time::Instant;
+
+pub use bounds::Bounds;
+pub(crate) use room::Room;
+use room::Rooms;
+use window::Window;
+
+/// The counts of one gateway, and the bounds they are held to.
+#[derive(Debug)]
+pub struct Limits {
+    configured: Bounds,
+    bounds: ArcSwap<Bounds>,
+    rooms: Arc<Rooms>,
+    /// A lock, not atomics: the count of a minute and the minute it is of must
+    /// change together, and holding it costs less than a hash of the host name.
+    requests: Mutex<Window>,
+    uploaded: AtomicU64,
+    downloaded: AtomicU64,
+}
+
+impl Limits {
+    /// Nothing counted yet, held to the stricter of `configured` and `policy`.
+    pub fn new(configured: Bounds, policy: &NetLimits) -> Self {
+        let bounds = configured.clone().and(policy);
+        Self {
+            rooms: Arc::new(Rooms::new(bounds.connections)),
+            bounds: ArcSwap::from_pointee(bounds),
+            configured,
+            requests: Mutex::new(Window::default()),
+            uploaded: AtomicU64::new(0),
+            downloaded: AtomicU64::new(0),
+        }
+    }
+
+    /// Holds what was counted, and what comes, to another policy's limits.
+    pub fn rebind(&self, policy: &NetLimits) {
+        let bounds = self.configured.clone().and(policy);
+        self.rooms.resize(bounds.connections);
+        self.bounds.store(Arc::new(bounds));
+    }
+
+    /// Counts one request, or says that this minute has had enough of them.
+    pub fn admit_request(&self) -> Result<(), LimitReached> {
+        self.admit_request_at(Instant::now())
+    }
+
+    fn admit_request_at(&self, now: Instant) -> Result<(), LimitReached> {
+        let bound = self.bounds.load().requests_per_minute;
+        self.requests.lock().take(now, bound).map_err(|full| LimitReached {
+            limit: Limit::RequestsPerMinute,
+            value: u64::from(full.bound),
+            reached: u64::from(full.bound) + 1,
+            retry_after: Some(full.retry_after),
+        })
+    }
+
+    /// Counts `bytes` that are about to leave the sandbox.
+    pub fn upload(&self, bytes: u64) -> Result<(), LimitReached> {
+        spend(&self.uploaded, bytes, self.bounds.load().upload, Limit::Upload)
+    }
+
+    /// Counts `bytes` that are about to reach the sandbox.
+    pub fn download(&self, bytes: u64) -> Result<(), LimitReached> {
+        spend(&self.downloaded, bytes, self.bounds.load().download, Limit::Download)
+    }
+
+    /// Waits for room for one more connection. It is taken until dropped.
+    pub(crate) async fn room(&self) -> Room {
+        Rooms::take(&self.rooms).await
+    }
+
+    /// Waits until every room is free: every connection has ended.
+    pub(crate) async fn all_rooms_free(&self) {
+        self.rooms.all_free().await;
+    }
+
+    /// Connections that are open now.
+    pub fn open_connections(&self) -> u32 {
+        self.rooms.taken()
+    }
+
+    pub fn uploaded(&self) -> u64 {
+        self.uploaded.load(Ordering::Relaxed)
+    }
+
+    pub fn downloaded(&self) -> u64 {
+        self.downloaded.load(Ordering::Relaxed)
+    }
+
+    /// All bounds at this moment, for whoever needs several that belong together.
+    pub fn bounds(&self) -> Arc<Bounds> {
+        self.bounds.load_full()
+    }
+
+    /// How long one request's body may be.
+    pub fn body(&self) -> Option<u64> {
+        self.bounds.load().body
+    }
+
+    /// How many bytes the head of a request or response may have.
+    pub fn header_bytes(&self) -> usize {
+        self.bounds.load().header_bytes
+    }
+
+    /// How many headers it may have.
+    pub fn headers(&self) -> usize {
+        self.bounds.load().headers
+    }
+
+    /// How long a connection may take to say where it wants to go, TLS included.
+    pub fn opening(&self) -> Duration {
+        self.bounds.load().opening
+    }
+
+    /// How long a head may take from its first byte to its last.
+    pub fn header(&self) -> Duration {
+        self.bounds.load().header
+    }
+
+    /// How long nothing may move in either direction.
+    pub fn idle(&self) -> Duration {
+        self.bounds.load().idle
+    }
+
+    /// How long one request or tunnel may last in all.
+    pub fn total(&self) -> Option<Duration> {
+        self.bounds.load().total
+    }
+
+    /// How long open connections may take to finish when the gateway stops.
+    pub fn drain(&self) -> Duration {
+        self.bounds.load().drain
+    }
+}
+
+/// Adds to a count, unless that would exceed its bound. A refused amount is not
+/// counted: it was not sent.
+fn spend(
+    count: &AtomicU64,
+    bytes: u64,
+    bound: Option<u64>,
+    limit: Limit,
+) -> Result<(), LimitReached> {
+    let bound = bound.unwrap_or(u64::MAX);
+    let added = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |spent| {
+        spent.checked_add(bytes).filter(|total| *total <= bound)
+    });
+    match added {
+        Ok(_) => Ok(()),
+        Err(spent) => Err(LimitReached {
+            limit,
+            value: bound,
+            reached: spent.saturating_add(bytes),
+            retry_after: None,
+        }),
+    }
+}
+
+/// Something would exceed its bound, and therefore does not happen.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("the limit `{limit}` of {value} is reached")]
+pub struct LimitReached {
+    pub limit: Limit,
+    /// The bound.
+    pub value: u64,
+    /// What the count would have become.
+    pub reached: u64,
+    /// When it is worth trying again. A budget does not come back.
+    pub retry_after: Option<Duration>,
+}
+
+impl From<&LimitReached> for audit::Limit {
+    fn from(reached: &LimitReached) -> Self {
+        Self {
+            name: audit::Text::constant(reached.limit.name()),
+            value: reached.value,
+            reached: reached.reached,
+            ..Self::default()
+        }
+    }
+}
+
+/// What is limited. The names are those of the policy language.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Limit {
+    Download,
+    RequestsPerMinute,
+    Upload,
+}
+
+impl Limit {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Download => "download",
+            Self::RequestsPerMinute => "requests_per_minute",
+            Self::Upload => "upload",
+        }
+    }
+}
+
+impl std::fmt::Display for Limit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests;

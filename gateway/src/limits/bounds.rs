@@ -1,0 +1,119 @@
+//! The bounds themselves: what the operator set and what the policy asks for,
+//! the stricter of each.
+
+use std::time::Duration;
+
+use policies::NetLimits;
+
+/// How much one sandbox may take. A bound that is missing is no bound; those
+/// that keep the gateway itself alive are never missing.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Bounds {
+    /// Bytes to upstreams over the gateway's whole life.
+    pub upload: Option<u64>,
+    /// Bytes from upstreams over the gateway's whole life.
+    pub download: Option<u64>,
+    /// Bytes of one request's body.
+    pub body: Option<u64>,
+    pub requests_per_minute: Option<u32>,
+    /// Connections open at once.
+    pub connections: u32,
+    /// Bytes of one head, request or response.
+    pub header_bytes: usize,
+    /// Headers in one head.
+    pub headers: usize,
+    /// From accept to a known destination, TLS included.
+    pub opening: Duration,
+    /// From a head's first byte to its last.
+    pub header: Duration,
+    /// Without a byte in either direction.
+    pub idle: Duration,
+    /// One request or tunnel, in all.
+    pub total: Option<Duration>,
+    /// From the order to stop until what is still open is cut.
+    pub drain: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            upload: None,
+            download: None,
+            body: None,
+            requests_per_minute: None,
+            connections: 1024,
+            // Cookies and signed URLs reach 32 KiB in honest traffic.
+            header_bytes: 64 * 1024,
+            headers: 128,
+            opening: Duration::from_secs(10),
+            header: Duration::from_secs(30),
+            // A model may think for minutes before its first token.
+            idle: Duration::from_secs(600),
+            total: None,
+            drain: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Bounds {
+    /// The stricter of these and a policy's, bound by bound.
+    #[must_use]
+    pub(super) fn and(self, policy: &NetLimits) -> Self {
+        Self {
+            upload: stricter(self.upload, policy.upload.map(policies::Size::bytes)),
+            download: stricter(self.download, policy.download.map(policies::Size::bytes)),
+            body: stricter(self.body, policy.body.map(policies::Size::bytes)),
+            requests_per_minute: stricter(self.requests_per_minute, policy.requests_per_minute),
+            connections: policy.connections.map_or(self.connections, |n| n.min(self.connections)),
+            idle: policy.idle.map_or(self.idle, |idle| idle.get().min(self.idle)),
+            total: stricter(self.total, policy.total.map(policies::Span::get)),
+            ..self
+        }
+    }
+}
+
+fn stricter<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policies::{Size, Span};
+
+    #[test]
+    fn the_stricter_of_settings_and_policy_is_in_force() {
+        let configured = Bounds {
+            upload: Some(1000),
+            download: Some(10),
+            connections: 8,
+            idle: Duration::from_secs(60),
+            ..Bounds::default()
+        };
+        let policy = NetLimits {
+            upload: Size::from_bytes(500),
+            download: Size::from_bytes(500),
+            body: Size::from_bytes(7),
+            connections: Some(9),
+            idle: Span::from_millis(1000),
+            total: Span::from_millis(5000),
+            ..NetLimits::default()
+        };
+        let bounds = configured.and(&policy);
+        assert_eq!(bounds.upload, Some(500));
+        assert_eq!(bounds.download, Some(10));
+        assert_eq!(bounds.body, Some(7));
+        assert_eq!(bounds.connections, 8);
+        assert_eq!(bounds.idle, Duration::from_secs(1));
+        assert_eq!(bounds.total, Some(Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn a_policy_that_says_nothing_loosens_nothing() {
+        let configured = Bounds { upload: Some(1), total: None, ..Bounds::default() };
+        assert_eq!(configured.clone().and(&NetLimits::default()), configured);
+    }
+}

@@ -1,0 +1,133 @@
+//! Room for connections.
+//!
+//! A semaphore whose size may change while permits are out: when a policy makes
+//! it smaller than what is taken, nothing is torn down, and nothing new gets in
+//! until enough have left.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tokio::sync::Notify;
+
+/// How many rooms there are and how many are taken.
+#[derive(Debug)]
+pub(super) struct Rooms {
+    all: AtomicU32,
+    taken: AtomicU32,
+    changed: Notify,
+}
+
+/// Room for one connection, until dropped.
+#[derive(Debug)]
+#[must_use = "dropping it gives the room away"]
+pub(crate) struct Room(Arc<Rooms>);
+
+impl Rooms {
+    pub(super) fn new(all: u32) -> Self {
+        Self { all: AtomicU32::new(all), taken: AtomicU32::new(0), changed: Notify::new() }
+    }
+
+    pub(super) fn resize(&self, all: u32) {
+        self.all.store(all, Ordering::Release);
+        self.changed.notify_waiters();
+    }
+
+    pub(super) fn taken(&self) -> u32 {
+        self.taken.load(Ordering::Acquire)
+    }
+
+    pub(super) async fn take(rooms: &Arc<Self>) -> Room {
+        rooms.until(|| rooms.try_take()).await;
+        Room(Arc::clone(rooms))
+    }
+
+    pub(super) async fn all_free(&self) {
+        self.until(|| self.taken() == 0).await;
+    }
+
+    fn try_take(&self) -> bool {
+        let all = self.all.load(Ordering::Acquire);
+        let one_more = |taken: u32| taken.checked_add(1).filter(|taken| *taken <= all);
+        self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_ok()
+    }
+
+    /// Tries again after every change. The future is made before the attempt, so
+    /// a change between the two is not missed.
+    async fn until(&self, attempt: impl Fn() -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            if attempt() {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::AcqRel);
+        self.0.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn ready<F: Future>(future: F) -> Option<F::Output> {
+        match poll(pin!(future)) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn no_more_rooms_are_given_than_there_are() {
+        let rooms = Arc::new(Rooms::new(2));
+        let first = ready(Rooms::take(&rooms)).expect("two are free");
+        let _second = ready(Rooms::take(&rooms)).expect("one is free");
+        let mut third = pin!(Rooms::take(&rooms));
+        assert!(poll(third.as_mut()).is_pending());
+        drop(first);
+        assert!(poll(third.as_mut()).is_ready());
+    }
+
+    #[test]
+    fn a_smaller_house_empties_before_it_takes_anyone_in() {
+        let rooms = Arc::new(Rooms::new(3));
+        let mut guests: Vec<Room> = (0..3).filter_map(|_| ready(Rooms::take(&rooms))).collect();
+        rooms.resize(1);
+        guests.truncate(1);
+        assert!(ready(Rooms::take(&rooms)).is_none());
+        guests.clear();
+        assert!(ready(Rooms::take(&rooms)).is_some());
+    }
+
+    #[test]
+    fn a_larger_house_takes_in_who_waits() {
+        let rooms = Arc::new(Rooms::new(1));
+        let _guest = ready(Rooms::take(&rooms)).expect("one is free");
+        let mut waiting = pin!(Rooms::take(&rooms));
+        assert!(poll(waiting.as_mut()).is_pending());
+        rooms.resize(2);
+        assert!(poll(waiting.as_mut()).is_ready());
+    }
+
+    #[test]
+    fn all_free_is_seen_by_whoever_waits_for_it() {
+        let rooms = Arc::new(Rooms::new(2));
+        let guest = ready(Rooms::take(&rooms)).expect("two are free");
+        let mut free = pin!(rooms.all_free());
+        assert!(poll(free.as_mut()).is_pending());
+        drop(guest);
+        assert!(poll(free.as_mut()).is_ready());
+    }
+}

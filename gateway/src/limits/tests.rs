@@ -1,0 +1,79 @@
+//! Limits under concurrency and across a reload.
+
+use std::thread;
+
+use policies::Size;
+
+use super::*;
+
+fn with_upload(bytes: u64) -> Limits {
+    let configured = Bounds { upload: Some(bytes), ..Bounds::default() };
+    Limits::new(configured, &NetLimits::default())
+}
+
+#[test]
+fn a_budget_is_spent_to_the_byte_and_not_beyond() {
+    let limits = with_upload(10);
+    assert_eq!(limits.upload(10), Ok(()));
+    let reached = limits.upload(1).expect_err("nothing is left");
+    assert_eq!(reached.to_string(), "the limit `upload` of 10 is reached");
+    assert_eq!((reached.value, reached.reached, reached.retry_after), (10, 11, None));
+    assert_eq!(limits.uploaded(), 10);
+}
+
+#[test]
+fn a_count_that_would_overflow_is_refused_not_wrapped() {
+    let limits = Limits::new(Bounds::default(), &NetLimits::default());
+    assert_eq!(limits.download(u64::MAX), Ok(()));
+    assert_eq!(limits.download(1).expect_err("it would wrap").limit, Limit::Download);
+}
+
+#[test]
+fn many_threads_together_spend_exactly_the_budget() {
+    let limits = with_upload(10_000);
+    let sent: u64 = thread::scope(|scope| {
+        let spender = || (0..5_000).filter(|_| limits.upload(1).is_ok()).count() as u64;
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(spender)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!((sent, limits.uploaded()), (10_000, 10_000));
+}
+
+#[test]
+fn many_threads_together_get_exactly_the_requests_of_a_minute() {
+    let configured = Bounds { requests_per_minute: Some(700), ..Bounds::default() };
+    let limits = Limits::new(configured, &NetLimits::default());
+    let now = Instant::now();
+    let admitted: usize = thread::scope(|scope| {
+        let asker = || (0..500).filter(|_| limits.admit_request_at(now).is_ok()).count();
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(asker)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(admitted, 700);
+}
+
+#[test]
+fn a_reload_changes_the_bounds_and_keeps_the_counts() {
+    let limits = Limits::new(Bounds::default(), &NetLimits::default());
+    limits.upload(80).expect("there is no bound");
+
+    limits.rebind(&NetLimits { upload: Size::from_bytes(100), ..NetLimits::default() });
+    assert_eq!(limits.upload(21).expect_err("80 were already sent").reached, 101);
+    assert_eq!(limits.upload(20), Ok(()));
+
+    limits.rebind(&NetLimits::default());
+    assert_eq!(limits.upload(1), Ok(()), "the bound is gone with its policy");
+}
+
+#[test]
+fn a_policy_cannot_loosen_what_the_operator_set() {
+    let limits = with_upload(10);
+    limits.rebind(&NetLimits { upload: Size::from_bytes(1000), ..NetLimits::default() });
+    assert!(limits.upload(11).is_err());
+}
+
+#[test]
+fn a_limit_that_is_reached_is_recorded_by_its_name_in_the_policy() {
+    let note = audit::Limit::from(&with_upload(1).upload(2).expect_err("two are too many"));
+    assert_eq!((note.name.as_str(), note.value, note.reached), ("upload", 1, 2));
+}
