@@ -178,3 +178,6 @@ impl Rules {
         Some((self.rules.get(spot.0)?, shape_at(&self.rules, spot)?))
     }
 }
+
+#[cfg(test)]
+mod tests;

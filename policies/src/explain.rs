@@ -177,3 +177,6 @@ fn quoted(text: &str) -> String {
         text.bytes().all(plain) && text.starts_with(|c: char| c == '/' || c.is_ascii_alphabetic());
     if safe { text.to_owned() } else { format!("\"{text}\"") }
 }
+
+#[cfg(test)]
+mod tests;

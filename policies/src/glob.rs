@@ -301,7 +301,7 @@ mod tests {
 
         #[test]
         fn no_text_makes_a_pattern_panic(text in "\\PC{0,60}") {
-            let _ = (PathPattern::parse(&text), RefPattern::parse(&text), FileGlob::parse(&text), TextPattern::parse(&text));
+            drop((PathPattern::parse(&text), RefPattern::parse(&text), FileGlob::parse(&text), TextPattern::parse(&text)));
         }
     }
 }

@@ -19,6 +19,7 @@ mod from_text;
 mod glob;
 mod host;
 mod index;
+mod lint;
 mod literal;
 mod merge;
 mod method;
@@ -52,6 +53,7 @@ pub use document::{Document, Expectation, Mode, MountMode, ScanAction, SecretFro
 pub use explain::{Explanation, NearMiss};
 pub use glob::{FileGlob, PathPattern, RefPattern, TextPattern};
 pub use host::{HostError, HostFault, HostName};
+pub use lint::Finding;
 pub use method::{Method, MethodError};
 pub use names::{HeaderName, Name, NameError, RelativePath, SandboxPath, SecretName};
 pub use overrides::{Beyond, RunOverrides};

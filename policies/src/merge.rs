@@ -31,12 +31,12 @@ pub(crate) fn merge(layers: Vec<Layer>) -> Result<Policy, globset::Error> {
     let enabled = said(true) && !said(false);
     let observe = observes(Mode::Observe) && !observes(Mode::Enforce);
 
-    let name = layers.first().and_then(|own| {
-        let written = own.document.name.as_ref().map(|name| name.as_str());
-        Some(Arc::from(written.unwrap_or_else(|| stem(&own.source))))
+    let name = layers.first().map_or("unnamed", |own| match &own.document.name {
+        Some(name) => name.as_str(),
+        None => stem(&own.source),
     });
     let mut policy = Policy {
-        name: name.unwrap_or_else(|| "unnamed".into()),
+        name: Arc::from(name),
         fs: merge_fs(&layers),
         proc: layers
             .iter()
@@ -44,6 +44,7 @@ pub(crate) fn merge(layers: Vec<Layer>) -> Result<Policy, globset::Error> {
             .fold(ProcLimits::default(), strictest_proc),
         net: Net {
             enabled,
+            turned_off: said(false),
             mode: if observe { Mode::Observe } else { Mode::Enforce },
             limits: layers.iter().fold(NetLimits::default(), |limits, layer| {
                 strictest_net(limits, &layer.document.net.limits)
@@ -207,3 +208,6 @@ const ALWAYS_PROTECTED: [&str; 2] = [".git", "scripts"];
 
 /// Five minutes: long enough to notice, short enough that a client still waits.
 const DEFAULT_APPROVAL: Span = Span::from_millis(300_000).expect("five minutes are a span");
+
+#[cfg(test)]
+mod tests;

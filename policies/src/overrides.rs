@@ -34,6 +34,8 @@ pub enum Beyond {
     Host { asked: HostPattern, permitted: String },
     #[error("{limit} `{asked}` is more than the policy permits, which is `{most}`")]
     Limit { limit: &'static str, asked: String, most: String },
+    #[error("the policy turned the network off (`net.enabled: false`), so no host can be added")]
+    NetworkOff,
     #[error(
         "running without a sandbox is not permitted; the policy would need `overrides: {{no_sandbox: true}}`"
     )]
@@ -51,6 +53,9 @@ impl Policy {
                 let permitted = permitted_hosts(&self.overrides.allow);
                 beyond.push(Beyond::Host { asked: host.clone(), permitted });
             }
+        }
+        if self.net.turned_off && !wanted.allow.is_empty() {
+            beyond.push(Beyond::NetworkOff);
         }
         let (base, max) = (self.proc.clone(), &self.overrides.max);
         let asked = &wanted.proc;
@@ -147,3 +152,6 @@ fn permitted_hosts(permitted: &[HostPattern]) -> String {
     let hosts: Vec<String> = permitted.iter().map(|host| format!("`{host}`")).collect();
     hosts.join(", ")
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,6 +72,8 @@ pub struct Net {
     pub enabled: bool,
     pub mode: Mode,
     pub limits: NetLimits,
+    /// Somebody said `enabled: false`, which no run can take back.
+    pub(crate) turned_off: bool,
     pub(crate) rules: Rules,
 }
 

@@ -32,3 +32,6 @@ const PRESETS: &[(&str, &str)] = presets![
     "node-dev",
     "python-dev",
 ];
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::capability::Registries;
-use crate::compile::{Layer, compile};
+use crate::compile::{Layer, compile, covers};
 use crate::document::Document;
 use crate::merge::merge;
 use crate::names::SecretName;
@@ -70,11 +70,35 @@ pub fn read(source: &Source, sources: &dyn Sources) -> Result<Policy, Problems> 
     let Reading { layers, mut problems, .. } = reading;
     let own = layers.into_iter().rev().collect();
     match merge(own) {
-        Ok(policy) => problems.or(policy),
+        Ok(policy) => {
+            rebound_secrets(source, &policy, &mut problems);
+            problems.or(policy)
+        }
         Err(err) => {
             problems
                 .push(source.whole(format!("the rules of one host are too large together: {err}")));
             Err(problems.in_reading_order())
+        }
+    }
+}
+
+/// A file may bind a secret of a preset anew, to other hosts. The preset's
+/// rules must still be among them.
+fn rebound_secrets(source: &Source, policy: &Policy, problems: &mut Problems) {
+    for rule in policy.rules() {
+        let Some(secret) = rule.secret().and_then(|name| policy.secrets.get(name)) else {
+            continue;
+        };
+        let foreign = rule
+            .shapes
+            .iter()
+            .find(|shape| !secret.hosts.iter().any(|bound| covers(bound, &shape.host)));
+        if let (Some(shape), Some(name)) = (foreign, rule.secret()) {
+            problems.push(source.whole(format!(
+                "`{}` sends secret `{name}` to `{}`, which `secrets.{name}.hosts` does not name",
+                rule.id(),
+                shape.host
+            )));
         }
     }
 }
@@ -158,3 +182,6 @@ fn unknown_preset(written: &str) -> String {
 
 const DEEPEST: usize = 8;
 const MOST: usize = 64;
+
+#[cfg(test)]
+pub(crate) mod tests;

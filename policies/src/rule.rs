@@ -164,10 +164,6 @@ impl Methods {
     pub(crate) fn covers(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
-
-    pub(crate) fn iter(self) -> impl Iterator<Item = Method> {
-        Method::ALL.into_iter().filter(move |method| self.has(*method))
-    }
 }
 
 #[derive(Clone, Debug)]

@@ -155,7 +155,7 @@ fn nesting_is_bounded() {
 proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(text in "\\PC{0,200}") {
-        let _: Result<Sample, _> = read(&Source::new("f", text));
+        drop(read::<Sample>(&Source::new("f", text)));
     }
 
     /// Made of YAML's own pieces, so that more than the first line is reached.
@@ -169,7 +169,7 @@ proptest! {
             0..40,
         )
     ) {
-        let _: Result<Sample, _> = read(&Source::new("f", pieces.concat()));
+        drop(read::<Sample>(&Source::new("f", pieces.concat())));
     }
 }
 

@@ -1,0 +1,126 @@
+//! One smell a test, and a policy without any.
+
+use expect_test::{Expect, expect};
+
+use crate::{NoFiles, Source, read};
+
+#[test]
+fn a_careful_policy_has_no_findings() {
+    check(
+        "
+        allow: [docs.python.org, {host: api.github.com, methods: [POST], paths: [/repos/acme/widgets/issues]}]
+        deny: [gist.github.com]
+        ",
+        expect![""],
+    );
+}
+
+#[test]
+fn a_rule_behind_a_deny_is_unreachable() {
+    check(
+        "allow: [a.example.com]\ndeny: ['*.example.com']",
+        expect![
+            "p:4: unreachable: net.allow[0]: never decides: `net.deny[0]` answers deny first; remove one of the two"
+        ],
+    );
+}
+
+#[test]
+fn a_rule_that_a_wider_one_contains_is_shadowed() {
+    check(
+        "allow: [{host: a.example.com, paths: ['/x/**']}, {host: a.example.com, methods: [GET], paths: [/x/y]}]",
+        expect![
+            "p:4: shadowed: net.allow[1]: adds nothing to `net.allow[0]`, which matches all that it does; remove it, or make the other one narrower"
+        ],
+    );
+}
+
+#[test]
+fn a_wildcard_where_anyone_can_rent_a_name_is_flagged() {
+    check(
+        "allow: ['*.github.io', '*.s3.amazonaws.com', '*.storage.test', '*.example.com']",
+        expect![[r#"
+            p:4: shared-suffix: net.allow[0]: anyone can get a name below `github.io`, an attacker too; name your own hosts one by one
+            p:4: shared-suffix: net.allow[1]: anyone can get a name below `s3.amazonaws.com`, an attacker too; name your own hosts one by one
+            p:4: shared-suffix: net.allow[2]: anyone can get a name below `storage.test`, an attacker too; name your own hosts one by one"#]],
+    );
+}
+
+#[test]
+fn a_write_to_a_bare_wildcard_is_flagged() {
+    check(
+        "allow: [{host: '*.example.com', methods: [PUT]}, {host: '*.example.org', methods: [PUT], paths: [/x]}]",
+        expect![
+            "p:4: wildcard-write: net.allow[0]: writes to any path of any host below `example.com` pass; name the hosts, or the paths, that take the writes"
+        ],
+    );
+}
+
+#[test]
+fn passthrough_and_tcp_say_what_is_lost() {
+    check(
+        "allow: [{host: db.example.com, protocol: tcp, port: 5432}, pinned.example.net]\npassthrough: ['*.example.org', pinned.example.net]",
+        expect![[r#"
+            p:4: tcp: net.allow[0]: bytes are relayed unseen: only who is contacted is judged and recorded; keep it only for protocols that are not HTTP
+            p:5: wildcard-passthrough: net.passthrough[0]: TLS to every name below `example.org` is not opened: names and bodies can carry data out unseen; name one host, or allow it without passthrough
+            p:5: passthrough: net.passthrough[1]: TLS is not opened: methods, paths, bodies and secrets are neither judged nor recorded; keep it only for programs that pin their certificates
+            p:5: unreachable: net.passthrough[1]: never applies: `net.allow[1]` opens TLS to the same host; remove one of the two"#]],
+    );
+}
+
+#[test]
+fn a_secret_that_nothing_carries_is_flagged() {
+    let text = "version: 1
+net: {enabled: true, allow: [api.example.com]}
+secrets:
+  USED_BY_NONE: {from: {env: X}, hosts: [api.example.com], header: x-key}
+  NOWHERE: {from: {env: X}, hosts: ['*.elsewhere.example'], header: x-key}
+";
+    check_whole(
+        text,
+        expect![[r#"
+        p: unused-secret: secret `NOWHERE` is bound to no host that a rule lets requests reach; add `secret: NOWHERE` to the rule for its host, or remove it
+        p: wide-secret: secret `NOWHERE` may go to every name below `*.elsewhere.example`; name the hosts one by one
+        p: unused-secret: secret `USED_BY_NONE` is declared, and no rule carries it; add `secret: USED_BY_NONE` to the rule for its host, or remove it"#]],
+    );
+}
+
+#[test]
+fn switches_that_surprise_are_flagged() {
+    check_whole(
+        "version: 1\nnet: {allow: [example.com]}\n",
+        expect![
+            "p: network-off: rules let requests pass, but the network is off; write `net: {enabled: true}`, or remove the rules"
+        ],
+    );
+    check_whole(
+        "version: 1\nnet: {enabled: true, mode: observe}\n",
+        expect![
+            "p: observing: requests that no rule names go out; use it to learn what a run needs, then write `mode: enforce`"
+        ],
+    );
+}
+
+#[test]
+fn a_package_rule_without_a_registry_is_flagged() {
+    check(
+        "allow: [{pip: [requests]}]",
+        expect![
+            "p:4: no-registry: net.allow[0]: the rule matches nothing; pip names no registry on this machine; write `registry: https://...` in the rule"
+        ],
+    );
+}
+
+/// `net`'s lists alone, the usual case.
+#[track_caller]
+fn check(net: &str, expected: Expect) {
+    let net: String = net.lines().map(|line| format!("  {}\n", line.trim())).collect();
+    check_whole(&format!("version: 1\nnet:\n  enabled: true\n{net}"), expected);
+}
+
+#[track_caller]
+fn check_whole(text: &str, expected: Expect) {
+    let policy = read(&Source::new("p", text), &NoFiles).unwrap_or_else(|err| panic!("{err}"));
+    let findings: Vec<String> = policy.lint().iter().map(ToString::to_string).collect();
+    expected.assert_eq(&findings.join("\n"));
+}

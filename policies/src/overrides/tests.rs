@@ -1,0 +1,103 @@
+//! A run may be stricter, and wider only as far as the policy says.
+
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::{Asked, NoFiles, Source, read};
+
+const POLICY: &str = "version: 1
+proc: {memory: 2GiB, pids: 100}
+net: {enabled: true, allow: [a.example]}
+overrides: {allow: ['*.example.org'], max: {memory: 4GiB, timeout: 1h}}
+";
+
+#[test]
+fn less_is_always_permitted_and_more_up_to_the_maximum() {
+    let wanted = RunOverrides {
+        allow: vec![HostPattern::parse("b.example.org").unwrap()],
+        proc: ProcLimits {
+            memory: size("3GiB"),
+            pids: Some(10),
+            timeout: span("30m"),
+            ..ProcLimits::default()
+        },
+        ..RunOverrides::default()
+    };
+    let policy = policy().for_run(&wanted).unwrap();
+    assert_eq!((policy.proc.memory, policy.proc.pids), (size("3GiB"), Some(10)));
+    let asked = Asked::new("GET", "https://b.example.org/").unwrap();
+    assert_eq!(policy.decide(&asked.question()).to_string(), "allow: run.allow[0]");
+    let asked = Asked::new("POST", "https://b.example.org/").unwrap();
+    assert_eq!(policy.decide(&asked.question()).to_string(), "deny: no rule matches");
+}
+
+#[test]
+fn everything_beyond_is_refused_at_once_with_what_is_permitted() {
+    check(
+        &RunOverrides {
+            allow: vec![
+                HostPattern::parse("evil.example").unwrap(),
+                HostPattern::parse("*.org.uk.example").unwrap(),
+            ],
+            proc: ProcLimits {
+                memory: size("5GiB"),
+                pids: Some(101),
+                timeout: span("2h"),
+                ..ProcLimits::default()
+            },
+            observe: true,
+            no_sandbox: true,
+        },
+        expect![[r#"
+            `evil.example` is not among the hosts that a run may add; the policy permits `*.example.org`
+            `*.org.uk.example` is not among the hosts that a run may add; the policy permits `*.example.org`
+            memory `5GiB` is more than the policy permits, which is `4GiB`
+            pids `101` is more than the policy permits, which is `100`
+            timeout `2h` is more than the policy permits, which is `1h`
+            observing is not permitted; the policy would need `overrides: {observe: true}`
+            running without a sandbox is not permitted; the policy would need `overrides: {no_sandbox: true}`"#]],
+    );
+}
+
+#[test]
+fn an_added_host_is_still_subject_to_every_deny() {
+    let text = "version: 1\nnet: {enabled: true, deny: [bad.example.org]}\noverrides: {allow: ['*.example.org']}\n";
+    let policy = read(&Source::new("p", text), &NoFiles).unwrap();
+    let wanted = RunOverrides {
+        allow: vec![HostPattern::parse("bad.example.org").unwrap()],
+        ..RunOverrides::default()
+    };
+    let policy = policy.for_run(&wanted).unwrap();
+    let asked = Asked::new("GET", "https://bad.example.org/").unwrap();
+    assert_eq!(policy.decide(&asked.question()).to_string(), "deny: net.deny[0]");
+}
+
+#[test]
+fn a_run_cannot_turn_on_a_network_that_the_policy_turned_off() {
+    let text = "version: 1\nextends: [deny-all]\noverrides: {allow: ['*.example.org']}\n";
+    let policy = read(&Source::new("p", text), &NoFiles).unwrap();
+    let wanted = RunOverrides {
+        allow: vec![HostPattern::parse("a.example.org").unwrap()],
+        ..RunOverrides::default()
+    };
+    assert_eq!(policy.for_run(&wanted).unwrap_err(), [Beyond::NetworkOff]);
+}
+
+fn policy() -> Policy {
+    read(&Source::new("p", POLICY), &NoFiles).unwrap()
+}
+
+fn size(text: &str) -> Option<Size> {
+    Size::parse(text).ok()
+}
+
+fn span(text: &str) -> Option<Span> {
+    Span::parse(text).ok()
+}
+
+#[track_caller]
+fn check(wanted: &RunOverrides, expected: Expect) {
+    let beyond = policy().for_run(wanted).unwrap_err();
+    let lines: Vec<String> = beyond.iter().map(ToString::to_string).collect();
+    expected.assert_eq(&lines.join("\n"));
+}
