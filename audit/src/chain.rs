@@ -28,6 +28,7 @@ impl Head {
 /// What the chain needs of a line. Kinds it does not know are links all the
 /// same: a newer program's log can be checked by an older one.
 #[derive(Clone, Debug, Deserialize)]
+#[serde(expecting = "an object")]
 pub(crate) struct Link {
     v: u32,
     pub(crate) seq: u64,

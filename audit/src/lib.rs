@@ -8,6 +8,7 @@ pub mod line;
 mod lines;
 pub mod log;
 pub mod seal;
+pub mod search;
 mod secret;
 pub mod segment;
 mod text;

@@ -96,7 +96,7 @@ impl Formatter for Ascii {
     }
 }
 
-fn is_printable(bytes: &[u8]) -> bool {
+pub(crate) fn is_printable(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| matches!(byte, b' '..=b'~'))
 }
 

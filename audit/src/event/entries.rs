@@ -107,6 +107,7 @@ pub struct Dns {
     pub outcome: Outcome,
     #[serde(flatten)]
     pub client: Client,
+    /// In lower case, which is what a search by host looks for.
     #[serde(rename = "dns.question.name", skip_serializing_if = "Option::is_none")]
     pub name: Option<Text>,
     #[serde(rename = "dns.question.type", skip_serializing_if = "Option::is_none")]

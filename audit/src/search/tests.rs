@@ -1,0 +1,299 @@
+//! Everything that fits is found, nothing else is, and no file can hurt.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+use crate::event::{Dns, Kind, Operator, Request, Verdict};
+use crate::{Decision, Destination, Http, Log, Options, Outcome, Sync, Time, What};
+
+#[test]
+fn each_filter_finds_its_own() {
+    let dir = private_dir();
+    write_run(dir.path(), "run-1");
+    let at = |time: &str| Some(time.parse::<Time>().unwrap());
+    let some = |text: &str| Some(text.to_owned());
+    let all = Query::default;
+
+    finds(dir.path(), all(), "log_started /a /b /c lookup.test operator log_closed");
+    finds(
+        dir.path(),
+        Query { run: some("run-1"), kinds: vec![Kind::Request], ..all() },
+        "/a /b /c",
+    );
+    finds(dir.path(), Query { run: some("run"), ..all() }, "");
+    finds(dir.path(), host("api.github.com"), "/a");
+    finds(dir.path(), host("*.github.com"), "/a");
+    finds(dir.path(), host("github.com"), "/c");
+    finds(dir.path(), host("lookup.test"), "lookup.test");
+    finds(dir.path(), Query { verdict: Some(Verdict::Deny), ..all() }, "/b");
+    finds(dir.path(), Query { rule: some("allow[0]"), ..all() }, "/a /c");
+    finds(dir.path(), Query { reason: some("no_rule"), ..all() }, "/b");
+    // A method's name in a path is not a method.
+    finds(dir.path(), Query { method: some("POST"), ..all() }, "/b");
+    finds(dir.path(), Query { status: "403".parse().ok(), ..all() }, "/b");
+    finds(dir.path(), Query { status: "2xx".parse().ok(), ..all() }, "/a /c");
+    finds(
+        dir.path(),
+        Query { kinds: vec![Kind::Dns, Kind::Operator], ..all() },
+        "lookup.test operator",
+    );
+    finds(dir.path(), Query { text: some("\u{202e}q=\"1\""), ..all() }, "/c");
+    finds(dir.path(), Query { text: some("POST"), ..all() }, "/a /b");
+    finds(dir.path(), Query { until: at("2026-03-01T00:00:00Z"), ..all() }, "");
+    finds(
+        dir.path(),
+        Query { since: at("2026-03-01T00:00:00Z"), method: some("GET"), ..all() },
+        "/a /c",
+    );
+}
+
+#[test]
+fn the_two_lines_of_an_entry_are_found_by_its_id() {
+    let dir = private_dir();
+    let (log, _) = Log::open(dir.path(), Options::new("run-1")).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let mut entry = log.begin(Request::default()).unwrap();
+    let id = Some(entry.id());
+    runtime.block_on(entry.opened()).unwrap();
+    log.begin(Request::default()).unwrap().close(Outcome::Relayed);
+    entry.close(Outcome::Relayed);
+    log.close_blocking().unwrap();
+    let found = search(dir.path(), &Query { id, ..Query::default() }).unwrap();
+    let kinds: Vec<_> = found.map(|found| found.unwrap().event().unwrap().what.kind()).collect();
+    assert_eq!(kinds, [Kind::Opened, Kind::Request]);
+}
+
+#[test]
+fn runs_are_searched_in_the_order_of_their_names() {
+    let state = private_dir();
+    for run in ["run-2", "run-1"] {
+        write_run(&state.path().join("runs").join(run), run);
+    }
+    fs::create_dir(state.path().join("runs/empty")).unwrap();
+    for path in [state.path().to_owned(), state.path().join("runs")] {
+        let runs: Vec<_> = search(&path, &host("*.github.com"))
+            .unwrap()
+            .map(|found| found.unwrap().event().unwrap().run.as_str().to_owned())
+            .collect();
+        assert_eq!(runs, ["run-1", "run-2"]);
+    }
+    finds(&state.path().join("runs/run-1/audit.jsonl"), host("github.com"), "/c");
+    let err = search(&state.path().join("runs/empty"), &Query::default()).unwrap_err();
+    assert!(matches!(err, SearchError::NoLog { .. }), "{err}");
+}
+
+#[test]
+fn a_hostile_line_is_reported_and_the_search_goes_on() {
+    let dir = private_dir();
+    write_run(dir.path(), "run-1");
+    let file = dir.path().join("audit.jsonl");
+    let good = fs::read_to_string(&file).unwrap();
+    let (first, rest) = good.split_once('\n').unwrap();
+    let bidi = first.replace("run-1", "run-1\u{202e}");
+    let long = "x".repeat(line::LONGEST + 1);
+    let version = first.replace("\"v\":1", "\"v\":9");
+    let bad = format!("{first}\n[]\n{bidi}\n{long}\n\n{version}\n{rest}{{\"v\":1,");
+    fs::write(&file, bad).unwrap();
+
+    let mut found = 0;
+    let mut skipped = Vec::new();
+    for seen in search(dir.path(), &Query::default()).unwrap() {
+        match seen {
+            Ok(_) => found += 1,
+            Err(Skipped::Line { place, why, .. }) => skipped.push(format!("{}: {why}", place.line)),
+            Err(why) => panic!("{why}"),
+        }
+    }
+    assert_eq!(found, 7);
+    expect_test::expect![[r#"
+        2: not an audit event: invalid length 0, expected an object at line 1 column 2
+        3: not an audit event: not printable ASCII
+        4: a line of 262145 bytes; the longest that is ever written has 262144
+        5: not an audit event: EOF while parsing a value at line 1 column 0
+        6: format version 9; this program reads version 1"#]]
+    .assert_eq(&skipped.join("\n"));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_reported_and_the_others_are_searched() {
+    let state = private_dir();
+    write_run(&state.path().join("run-1"), "run-1");
+    write_run(&state.path().join("run-2"), "run-2");
+    let file = state.path().join("run-1/audit.jsonl");
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    let seen: Vec<_> = search(state.path(), &host("github.com")).unwrap().collect();
+    assert!(matches!(&seen[0], Err(Skipped::Read { file: named, .. }) if *named == file));
+    assert!(matches!(&seen[1..], [Ok(_)]), "{seen:?}");
+}
+
+#[test]
+fn following_crosses_segments_and_loses_nothing() {
+    let dir = private_dir();
+    let mut follow = Follow::from_start(&dir.path().join("log"), &operators());
+    assert!(follow.poll().is_none(), "the log does not exist yet");
+
+    let options = Options { sync: Sync::Never, segment_bytes: 700, ..Options::new("run-1") };
+    let (log, _) = Log::open(&dir.path().join("log"), options).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let mut seen = Vec::new();
+    for n in 0..40 {
+        let action = format!("action-{n}").into();
+        let note = Operator { action, ..Operator::default() };
+        runtime.block_on(log.record_safely(note)).unwrap();
+        // Sometimes often, sometimes after several rotations.
+        if n % 7 < 3 {
+            seen.extend(
+                std::iter::from_fn(|| follow.poll()).map(|found| action_of(&found.unwrap())),
+            );
+        }
+    }
+    log.close_blocking().unwrap();
+    seen.extend(std::iter::from_fn(|| follow.poll()).map(|found| action_of(&found.unwrap())));
+    assert_eq!(seen, (0..40).map(|n| format!("action-{n}")).collect::<Vec<_>>());
+    assert!(crate::segment::Segment::list(&dir.path().join("log")).unwrap().len() > 5);
+}
+
+#[test]
+fn following_from_the_end_waits_for_the_rest_of_a_line() {
+    let dir = private_dir();
+    write_run(dir.path(), "run-1");
+    let line = fs::read_to_string(dir.path().join("audit.jsonl")).unwrap();
+    let (half, rest) = line.lines().find(|line| line.contains("operator")).unwrap().split_at(50);
+    let follow = Follow::from_end(dir.path(), &operators()).unwrap();
+    let mut writer = OpenOptions::new().append(true).open(dir.path().join("audit.jsonl")).unwrap();
+
+    let mut steps = [half.to_owned(), rest.to_owned(), "\n".to_owned()].into_iter();
+    let mut waits = 0;
+    let found: Vec<_> = follow
+        .waiting(|| {
+            waits += 1;
+            match steps.next() {
+                Some(step) => {
+                    writer.write_all(step.as_bytes()).unwrap();
+                    std::ops::ControlFlow::Continue(())
+                }
+                None => std::ops::ControlFlow::Break(()),
+            }
+        })
+        .collect();
+    assert_eq!((found.len(), waits), (1, 4));
+    assert_eq!(action_of(found[0].as_ref().unwrap()), "reload");
+}
+
+#[test]
+fn a_filter_that_makes_no_sense_says_what_would() {
+    for written in ["", "*", "*.", "a.*.b", ".example.com", "**.example.com", "*example.com"] {
+        let err = written.parse::<HostFilter>().unwrap_err();
+        assert!(
+            err.to_string().starts_with(&format!("`{written}` names no hosts: write")),
+            "{err}"
+        );
+    }
+    for written in ["", "xx", "40", "4x", "0xx", "+404", "1000", "44xx"] {
+        let err = written.parse::<StatusFilter>().unwrap_err();
+        assert!(err.to_string().starts_with(&format!("`{written}` is no status: write")), "{err}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_bytes_make_the_search_panic(bytes: Vec<u8>, word: String) {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("audit.jsonl"), &bytes).unwrap();
+        let query = Query { text: Some(word), ..Query::default() };
+        for query in [Query::default(), query] {
+            drop(search(dir.path(), &query).unwrap().collect::<Vec<_>>());
+        }
+    }
+
+    /// The look at the bytes must never hide what the values would show.
+    #[test]
+    fn any_word_is_found_in_the_field_it_was_written_to(word in any::<String>()) {
+        let dir = private_dir();
+        let options = Options { sync: Sync::Never, ..Options::new(word.as_str()) };
+        let (log, _) = Log::open(dir.path(), options).unwrap();
+        let mut entry = log.begin(Request::default()).unwrap();
+        entry.http.method = Some(word.as_str().into());
+        entry.decision.rule = Some(word.as_str().into());
+        let (run, kept) = (log.run().to_string(), entry.http.method.clone().unwrap());
+        entry.close(Outcome::Relayed);
+        log.close_blocking().unwrap();
+        let query = Query {
+            run: Some(run),
+            method: Some(kept.to_string()),
+            rule: Some(word.clone()),
+            text: Some(word),
+            ..Query::default()
+        };
+        prop_assert_eq!(search(dir.path(), &query).unwrap().filter(Result::is_ok).count(), 1);
+    }
+}
+
+fn write_run(dir: &Path, run: &str) {
+    let (log, _) = Log::open(dir, Options::new(run)).unwrap();
+    let close = |host: &str, method: &str, path: &str, query: &str, allowed: bool| {
+        let mut entry = log.begin(Request::default()).unwrap();
+        entry.destination = Destination::new(host, 443);
+        entry.http = Http {
+            method: Some(method.into()),
+            path: Some(path.into()),
+            query: Some(query.into()),
+            status: Some(if allowed { 200 } else { 403 }),
+            ..Http::default()
+        };
+        entry.decision = Decision {
+            verdict: Some(if allowed { Verdict::Allow } else { Verdict::Deny }),
+            rule: allowed.then(|| "allow[0]".into()),
+            reason: (!allowed).then(|| "no_rule".into()),
+            ..Decision::default()
+        };
+        entry.close(if allowed { Outcome::Relayed } else { Outcome::Refused });
+    };
+    close("api.github.com", "GET", "/a", "as=POST", true);
+    close("pastebin.test", "POST", "/b", "", false);
+    close("github.com", "GET", "/c", "\u{202e}q=\"1\"", true);
+    log.record(Dns { name: Some("lookup.test.".into()), ..Dns::default() }).unwrap();
+    log.record(Operator { action: "reload".into(), ..Operator::default() }).unwrap();
+    log.close_blocking().unwrap();
+}
+
+fn host(written: &str) -> Query {
+    Query { host: Some(written.parse().unwrap()), ..Query::default() }
+}
+
+fn operators() -> Query {
+    Query { kinds: vec![Kind::Operator], ..Query::default() }
+}
+
+fn action_of(found: &Found) -> String {
+    let What::Operator(operator) = found.event().unwrap().what else { panic!("{found:?}") };
+    operator.action.to_string()
+}
+
+/// The only function here that knows what an answer looks like.
+#[track_caller]
+fn finds(path: &Path, query: Query, expected: &str) {
+    let found: Vec<_> = search(path, &query)
+        .unwrap()
+        .map(|found| match found.unwrap().event().unwrap().what {
+            What::Request(request) => request.http.path.unwrap().to_string(),
+            What::Dns(dns) => dns.name.unwrap().as_str().trim_end_matches('.').to_owned(),
+            other => other.kind().to_string(),
+        })
+        .collect();
+    assert_eq!(found.join(" "), expected);
+}
+
+fn private_dir() -> TempDir {
+    let private = fs::Permissions::from_mode(0o700);
+    tempfile::Builder::new().permissions(private).tempdir().unwrap()
+}
