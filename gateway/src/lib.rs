@@ -4,4 +4,6 @@
 
 mod admit;
 mod authorize;
+mod config;
+mod dial;
 mod limits;

@@ -1,0 +1,63 @@
+//! The one outbound socket.
+//!
+//! Takes addresses that were checked, in the order they should be tried. The
+//! next one is tried as soon as the last has failed, or is slow (RFC 8305); the
+//! first that answers is taken and the others are dropped.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time;
+
+use super::route::Dialable;
+
+/// Connects to the first of `addresses` that answers.
+pub(super) async fn first_of(addresses: &[Dialable]) -> io::Result<(TcpStream, Dialable)> {
+    // The usual case needs no task.
+    if let [only] = addresses {
+        return Ok((open(only.get()).await?, *only));
+    }
+    let mut waiting = addresses.iter().copied();
+    let mut trying = JoinSet::new();
+    let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "no address to connect to");
+    loop {
+        match waiting.next() {
+            Some(next) => {
+                trying.spawn(async move { (open(next.get()).await, next) });
+            }
+            None if trying.is_empty() => return Err(last),
+            None => {}
+        }
+        let more = waiting.len() > 0;
+        tokio::select! {
+            Some(tried) = trying.join_next() => match tried {
+                Ok((Ok(stream), address)) => return Ok((stream, address)),
+                Ok((Err(err), _)) => last = err,
+                Err(err) => last = io::Error::other(err),
+            },
+            () = time::sleep(PATIENCE), if more => {}
+        }
+    }
+}
+
+async fn open(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new().with_time(QUIET).with_interval(PROBE).with_retries(PROBES);
+    SockRef::from(&socket).set_tcp_keepalive(&keepalive)?;
+    #[expect(clippy::disallowed_methods, reason = "the one outbound socket")]
+    socket.connect(address).await
+}
+
+/// How long an address may take before the next is tried beside it.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// After a minute of silence we ask whether the peer is there; two minutes
+/// later we know.
+const QUIET: Duration = Duration::from_secs(60);
+const PROBE: Duration = Duration::from_secs(30);
+const PROBES: u32 = 4;

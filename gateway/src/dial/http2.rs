@@ -1,0 +1,302 @@
+//! Upstreams that speak HTTP/2: few connections, shared by many requests.
+//!
+//! A connection belongs to one destination and is shared by the requests whose
+//! reach holds its address. One request at a time opens the next one, so that
+//! sixty-four streams that find none do not open sixty-four. Server push is off,
+//! and what an upstream may make us hold is bounded by the windows below.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
+use h2::{Ping, PingPong, SendStream};
+use http::Request;
+use parking_lot::Mutex;
+use policies::{Destination, Reach};
+use tokio::net::TcpStream;
+use tokio::time::{self, Instant};
+use tokio_rustls::client::TlsStream;
+
+use super::facts::UpstreamFacts;
+use super::route::Dialable;
+use super::settings::PoolSizes;
+use super::speaks::Speaks;
+
+/// A place on a shared connection, for one request. Dropping it gives the place
+/// back; it does not end the request's stream.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Http2Upstream {
+    send: SendRequest<Bytes>,
+    facts: UpstreamFacts,
+    busy: Arc<Busy>,
+}
+
+impl Http2Upstream {
+    pub(crate) fn facts(&self) -> &UpstreamFacts {
+        &self.facts
+    }
+
+    /// Whether the upstream takes a WebSocket on a stream (RFC 8441), as far as
+    /// it has told us.
+    pub(crate) fn extended_connect(&self) -> bool {
+        self.send.is_extended_connect_protocol_enabled()
+    }
+
+    /// Opens a stream with this request's head.
+    pub(crate) fn send(
+        &mut self,
+        head: Request<()>,
+        end_of_stream: bool,
+    ) -> Result<(ResponseFuture, SendStream<Bytes>), h2::Error> {
+        self.send.send_request(head, end_of_stream)
+    }
+}
+
+impl Drop for Http2Upstream {
+    fn drop(&mut self) {
+        self.busy.leave();
+    }
+}
+
+/// The HTTP/2 connections of one gateway.
+#[derive(Debug)]
+pub(super) struct Shared {
+    sizes: PoolSizes,
+    open: Mutex<HashMap<Destination, Arc<Connections>>>,
+}
+
+impl Shared {
+    pub(super) fn new(sizes: PoolSizes) -> Arc<Self> {
+        Arc::new(Self { sizes, open: Mutex::default() })
+    }
+
+    /// The connections to one destination, perhaps none yet.
+    pub(super) fn with(&self, to: &Destination) -> Arc<Connections> {
+        let mut open = self.open.lock();
+        if let Some(connections) = open.get(to) {
+            return Arc::clone(connections);
+        }
+        // Only those that carry nothing make room: the others are bounded by how
+        // many streams the sandbox has open.
+        if open.len() >= self.sizes.http2_destinations {
+            open.retain(|_, connections| connections.is_busy());
+        }
+        Arc::clone(open.entry(to.clone()).or_default())
+    }
+
+    /// Lets go of what leads to where `keep` says no. Streams that are under way
+    /// end with the connection that opened them.
+    pub(super) fn forget(&self, keep: impl Fn(&Destination) -> bool) {
+        self.open.lock().retain(|to, _| keep(to));
+    }
+
+    fn remove(&self, to: &Destination, ended: &Arc<Busy>) {
+        let mut open = self.open.lock();
+        let Some(connections) = open.get(to) else { return };
+        connections.live.lock().retain(|live| !Arc::ptr_eq(&live.busy, ended));
+        if connections.is_unused() {
+            open.remove(to);
+        }
+    }
+}
+
+/// Those to one destination.
+#[derive(Debug, Default)]
+pub(super) struct Connections {
+    live: Mutex<Vec<Live>>,
+    /// Held by whoever opens the next one.
+    pub(super) opening: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Live {
+    send: SendRequest<Bytes>,
+    at: Dialable,
+    facts: UpstreamFacts,
+    busy: Arc<Busy>,
+}
+
+impl Connections {
+    /// A place on a connection that is open, if there is one to be had.
+    pub(super) fn join(&self, reach: &Reach, sizes: PoolSizes) -> Option<Http2Upstream> {
+        let mut live = self.live.lock();
+        live.retain_mut(Live::takes_requests);
+        let full = live.len() >= sizes.http2_per_destination;
+        let chosen = live
+            .iter()
+            .filter(|live| live.at.is_within(reach))
+            .filter(|live| full || !live.is_full())
+            .min_by_key(|live| live.busy.streams())?;
+        chosen.busy.enter();
+        Some(Http2Upstream {
+            send: chosen.send.clone(),
+            facts: chosen.facts.of_reuse(),
+            busy: Arc::clone(&chosen.busy),
+        })
+    }
+
+    fn add(&self, live: Live) -> Http2Upstream {
+        live.busy.enter();
+        let first = Http2Upstream {
+            send: live.send.clone(),
+            facts: live.facts.clone(),
+            busy: Arc::clone(&live.busy),
+        };
+        self.live.lock().push(live);
+        first
+    }
+
+    fn is_busy(&self) -> bool {
+        self.opening.try_lock().is_err() || self.live.lock().iter().any(|l| l.busy.streams() > 0)
+    }
+
+    fn is_unused(&self) -> bool {
+        self.opening.try_lock().is_ok() && self.live.lock().is_empty()
+    }
+}
+
+impl Live {
+    /// Not after the upstream said goodbye, even while it still answers what it
+    /// has already taken.
+    fn takes_requests(&mut self) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        !matches!(self.send.poll_ready(&mut cx), Poll::Ready(Err(_)))
+    }
+
+    fn is_full(&self) -> bool {
+        self.busy.streams() >= self.send.current_max_send_streams()
+    }
+}
+
+/// How much a connection has to do.
+#[derive(Debug)]
+struct Busy {
+    streams: AtomicUsize,
+    since: Mutex<Instant>,
+}
+
+impl Busy {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { streams: AtomicUsize::new(0), since: Mutex::new(Instant::now()) })
+    }
+
+    fn streams(&self) -> usize {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    fn enter(&self) {
+        self.streams.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn leave(&self) {
+        if self.streams.fetch_sub(1, Ordering::Relaxed) == 1 {
+            *self.since.lock() = Instant::now();
+        }
+    }
+
+    fn is_idle_for(&self, limit: Duration) -> bool {
+        self.streams() == 0 && self.since.lock().elapsed() >= limit
+    }
+}
+
+/// A connected upstream that negotiated h2.
+pub(super) struct Negotiated {
+    pub(super) stream: TlsStream<TcpStream>,
+    pub(super) at: Dialable,
+    pub(super) facts: UpstreamFacts,
+}
+
+/// Starts HTTP/2 and the task that keeps it going; makes it everybody's.
+pub(super) async fn start(
+    shared: &Arc<Shared>,
+    speaks: &Arc<Speaks>,
+    to: &Destination,
+    negotiated: Negotiated,
+) -> Result<Http2Upstream, h2::Error> {
+    let Negotiated { stream, at, facts } = negotiated;
+    let (send, mut connection) = Builder::new()
+        .enable_push(false)
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(LARGEST_HEAD)
+        .max_concurrent_reset_streams(RESET_STREAMS)
+        .max_send_buffer_size(SEND_BUFFER)
+        .handshake::<_, Bytes>(stream)
+        .await?;
+    let busy = Busy::new();
+    let ping = connection.ping_pong();
+    let care = care(shared, speaks, to, &busy, send.clone(), ping);
+    tokio::spawn(drive(connection, care, Arc::downgrade(shared), to.clone(), Arc::clone(&busy)));
+    Ok(shared.with(to).add(Live { send, at, facts, busy }))
+}
+
+/// Keeps a connection going until its end, and then takes it off the list.
+async fn drive(
+    connection: Connection<TlsStream<TcpStream>, Bytes>,
+    care: impl Future<Output = ()>,
+    shared: Weak<Shared>,
+    to: Destination,
+    busy: Arc<Busy>,
+) {
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        // Nobody wanted it for a while. It is off the list, so it ends by itself.
+        () = care => connection.await,
+    };
+    if let Err(err) = ended {
+        tracing::debug!(%to, %err, "an HTTP/2 connection ended");
+    }
+    if let Some(shared) = shared.upgrade() {
+        shared.remove(&to, &busy);
+    }
+}
+
+/// Learns what the upstream's settings say, then waits until nobody wants the
+/// connection any more.
+fn care(
+    shared: &Arc<Shared>,
+    speaks: &Arc<Speaks>,
+    to: &Destination,
+    busy: &Arc<Busy>,
+    send: SendRequest<Bytes>,
+    ping: Option<PingPong>,
+) -> impl Future<Output = ()> + use<> {
+    let (limit, shared) = (shared.sizes.idle_timeout, Arc::downgrade(shared));
+    let (speaks, to, busy) = (Arc::clone(speaks), to.clone(), Arc::clone(busy));
+    async move {
+        // Settings are the first thing an upstream says, so whoever answers a
+        // ping has said them. This is the only ping: gRPC servers hang up on
+        // those who send many.
+        if let Some(mut ping) = ping
+            && ping.ping(Ping::opaque()).await.is_ok()
+        {
+            speaks.learn_extended_connect(&to, send.is_extended_connect_protocol_enabled());
+        }
+        drop(send);
+        while !busy.is_idle_for(limit) {
+            time::sleep(limit / 2).await;
+        }
+        if let Some(shared) = shared.upgrade() {
+            shared.remove(&to, &busy);
+        }
+    }
+}
+
+/// What one stream of an upstream may send before we have passed it on. With a
+/// tenth of a second between us this is ten to twenty megabytes a second.
+const STREAM_WINDOW: u32 = 2 << 20;
+/// What all streams of a connection may, together: the most a connection can
+/// make us hold, however many streams stall.
+const CONNECTION_WINDOW: u32 = 16 << 20;
+/// Cookies and content policies grow large; h2's own limit of 16 KiB is too
+/// small for some well-known sites.
+const LARGEST_HEAD: u32 = 64 << 10;
+const RESET_STREAMS: usize = 64;
+/// What we hold of one upload beside what is on the wire.
+const SEND_BUFFER: usize = 128 << 10;
