@@ -3,6 +3,7 @@
 pub mod chain;
 mod digest;
 pub mod event;
+pub mod export;
 mod key;
 pub mod line;
 mod lines;

@@ -36,6 +36,18 @@ pub(crate) fn write_json(value: &impl Serialize, out: &mut Vec<u8>) {
         .expect("a Vec takes every byte, and our types have only strings as keys");
 }
 
+/// Appends `text` the way lines spell it, without quotes.
+pub(crate) fn spell_out(text: &str, out: &mut Vec<u8>) {
+    for character in text.chars() {
+        match character {
+            '\n' => out.extend_from_slice(b"\\n"),
+            '\r' => out.extend_from_slice(b"\\r"),
+            '\t' => out.extend_from_slice(b"\\t"),
+            _ => put(character, out).expect("a Vec takes every byte"),
+        }
+    }
+}
+
 /// Reads one line, given without its newline.
 ///
 /// ```
@@ -82,18 +94,16 @@ impl Formatter for Ascii {
         if is_printable(fragment.as_bytes()) {
             return writer.write_all(fragment.as_bytes());
         }
-        for character in fragment.chars() {
-            match character {
-                ' '..='~' => writer.write_all(&[character as u8])?,
-                _ => {
-                    for unit in character.encode_utf16(&mut [0; 2]) {
-                        write!(writer, "\\u{unit:04x}")?;
-                    }
-                }
-            }
-        }
-        Ok(())
+        fragment.chars().try_for_each(|character| put(character, writer))
     }
+}
+
+fn put<W: ?Sized + Write>(character: char, writer: &mut W) -> io::Result<()> {
+    if let ' '..='~' = character {
+        return writer.write_all(&[character as u8]);
+    }
+    let mut units = [0; 2];
+    character.encode_utf16(&mut units).iter().try_for_each(|unit| write!(writer, "\\u{unit:04x}"))
 }
 
 pub(crate) fn is_printable(bytes: &[u8]) -> bool {

@@ -189,6 +189,7 @@ pub struct Timing {
     pub connect: Option<Millis>,
     #[serde(rename = "sluice.timing.tls_ms", skip_serializing_if = "Option::is_none")]
     pub tls: Option<Millis>,
+    /// From begin to the first byte of the answer.
     #[serde(rename = "sluice.timing.first_byte_ms", skip_serializing_if = "Option::is_none")]
     pub first_byte: Option<Millis>,
 }
