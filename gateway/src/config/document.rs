@@ -1,0 +1,182 @@
+//! `gateway.yaml` as written.
+//!
+//! Every value that can be judged alone is judged by its type, so that its
+//! problem is reported with its line; what spans several fields is judged when
+//! the document is resolved.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use policies::yaml::Spanned;
+use policies::{Name, Span};
+use serde::de::{Deserialize, Deserializer, Error as _, IntoDeserializer as _, SeqAccess, Visitor};
+
+use super::Listen;
+use super::authority::CaSection;
+use super::bounds::LimitsSection;
+use super::door::Door;
+use super::upstream::UpstreamSection;
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Document {
+    // Needed, and still optional here: serde would report only the first that
+    // is missing.
+    pub(super) run: Option<Name>,
+    pub(super) policy: Option<FilePath>,
+    pub(super) listen: Option<Spanned<ListenSection>>,
+    #[serde(default)]
+    pub(super) dns: DnsSection,
+    pub(super) control: Option<FilePath>,
+    pub(super) audit: Option<FilePath>,
+    #[serde(default)]
+    pub(super) ca: CaSection,
+    #[serde(default)]
+    pub(super) limits: LimitsSection,
+    #[serde(default)]
+    pub(super) upstream: UpstreamSection,
+    pub(super) topology: Option<Topology>,
+}
+
+/// What the gateway stands between.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Topology {
+    /// The sandbox's network and another one. A kernel that forwards packets
+    /// would carry them past the gateway, so such a gateway does not start.
+    DualHomed,
+    /// Nothing: its sockets stand on loopback, or were planted by whoever
+    /// started it. There is nothing to route.
+    Host,
+}
+
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::DualHomed => "dual_homed",
+            Self::Host => "host",
+        })
+    }
+}
+
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ListenSection {
+    proxy: OneOrMany<Door>,
+    socks: OneOrMany<Door>,
+    http: OneOrMany<Door>,
+    https: OneOrMany<Door>,
+    dns: OneOrMany<Door>,
+}
+
+impl ListenSection {
+    pub(super) fn resolve(self) -> Listen {
+        Listen {
+            proxy: self.proxy.0,
+            socks: self.socks.0,
+            http: self.http.0,
+            https: self.https.0,
+            dns: self.dns.0,
+        }
+    }
+}
+
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct DnsSection {
+    pub(super) answer: Option<AnswerAddress>,
+    pub(super) ttl: Option<Span>,
+    pub(super) queries_per_second: Option<AtLeastOne>,
+}
+
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct AnswerAddress(pub(super) Ipv4Addr);
+
+impl TryFrom<String> for AnswerAddress {
+    type Error = String;
+
+    fn try_from(written: String) -> Result<Self, Self::Error> {
+        match written.parse::<Ipv4Addr>() {
+            Ok(address) if !address.is_unspecified() => Ok(Self(address)),
+            _ => Err(format!(
+                "`{written}` cannot be the answer to a name; write the gateway's own IPv4 \
+                 address, such as `10.89.0.2`"
+            )),
+        }
+    }
+}
+
+/// Zero would mean "never" to one reader and "no limit" to the next.
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+#[serde(try_from = "u32")]
+pub(super) struct AtLeastOne(pub(super) u32);
+
+impl TryFrom<u32> for AtLeastOne {
+    type Error = &'static str;
+
+    fn try_from(number: u32) -> Result<Self, Self::Error> {
+        if number == 0 { Err("it must be at least 1") } else { Ok(Self(number)) }
+    }
+}
+
+/// A path that leads somewhere.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct FilePath(pub(super) PathBuf);
+
+impl TryFrom<String> for FilePath {
+    type Error = &'static str;
+
+    fn try_from(written: String) -> Result<Self, Self::Error> {
+        if written.is_empty() || written.contains('\0') {
+            return Err(
+                "an empty path leads nowhere; write a path, relative to this file or whole",
+            );
+        }
+        Ok(Self(written.into()))
+    }
+}
+
+/// One value, or a list of them.
+#[derive(Clone, Debug)]
+pub(super) struct OneOrMany<T>(pub(super) Vec<T>);
+
+impl<T> Default for OneOrMany<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(OneOrManyVisitor(PhantomData))
+    }
+}
+
+struct OneOrManyVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrManyVisitor<T> {
+    type Value = OneOrMany<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("one value or a list of them")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        T::deserialize(text.into_deserializer()).map(|one| OneOrMany(vec![one]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut all = Vec::new();
+        while let Some(one) = seq.next_element()? {
+            all.push(one);
+        }
+        if all.is_empty() {
+            return Err(A::Error::custom("the list is empty; name at least one, or remove it"));
+        }
+        Ok(OneOrMany(all))
+    }
+}
