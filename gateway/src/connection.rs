@@ -1,0 +1,108 @@
+//! What a request needs to know of the connection it came in on.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use audit::Client;
+use policies::{Admission, Destination, Scheme};
+use uuid::Uuid;
+
+use crate::admit::HostPermit;
+use crate::gateway::Gateway;
+use crate::record::{ConnectionRecord, Tally};
+use crate::refuse::{Denial, Refusal};
+
+/// One destination on one connection. HTTP/1.1 and HTTP/2 judge every request
+/// through [`authorize`](ConnectionContext::authorize), and only through it.
+#[derive(Debug)]
+pub(crate) struct ConnectionContext {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) destination: Destination,
+    pub(crate) scheme: Scheme,
+    /// The connection's record.
+    pub(crate) id: Uuid,
+    pub(super) standing: Standing,
+    pub(super) facts: Facts,
+    /// Whether the destination is known to be in the log.
+    pub(super) opened: AtomicBool,
+}
+
+/// What every record of this connection says alike. Made once, cloned cheaply.
+#[derive(Debug)]
+pub(super) struct Facts {
+    pub(super) client: Client,
+    pub(super) destination: audit::Destination,
+    pub(super) tally: Arc<Tally>,
+}
+
+/// Whether the connection was let in.
+#[derive(Debug)]
+pub(super) enum Standing {
+    /// Each request is judged.
+    Admitted,
+    /// The destination was refused; every request is told so.
+    Doomed(Doom),
+}
+
+/// Why every request of a connection is refused.
+#[derive(Clone, Debug)]
+pub(crate) enum Doom {
+    Denied(Denial),
+    Misnamed { admitted: String, named: String },
+}
+
+impl Doom {
+    pub(crate) fn refusal(&self) -> Refusal {
+        match self.clone() {
+            Self::Denied(denial) => Refusal::Policy(denial),
+            Self::Misnamed { admitted, named } => Refusal::NameMismatch { admitted, named },
+        }
+    }
+}
+
+impl ConnectionContext {
+    /// A connection whose requests are judged one by one.
+    pub(crate) fn admitted(
+        _permit: &HostPermit,
+        gateway: &Arc<Gateway>,
+        scheme: Scheme,
+        destination: Destination,
+        record: &ConnectionRecord,
+    ) -> Self {
+        Self::new(Standing::Admitted, gateway, scheme, destination, record)
+    }
+
+    /// A connection that is answered in its own protocol with one refusal,
+    /// whatever it asks, and for which nothing is ever dialled.
+    pub(crate) fn doomed(
+        doom: Doom,
+        gateway: &Arc<Gateway>,
+        scheme: Scheme,
+        destination: Destination,
+        record: &ConnectionRecord,
+    ) -> Self {
+        Self::new(Standing::Doomed(doom), gateway, scheme, destination, record)
+    }
+
+    fn new(
+        standing: Standing,
+        gateway: &Arc<Gateway>,
+        scheme: Scheme,
+        destination: Destination,
+        record: &ConnectionRecord,
+    ) -> Self {
+        let facts = Facts {
+            client: record.client(),
+            destination: crate::record::destination(&destination),
+            tally: Arc::clone(record.tally()),
+        };
+        let (gateway, id) = (Arc::clone(gateway), record.id());
+        Self { gateway, destination, scheme, id, standing, facts, opened: AtomicBool::new(false) }
+    }
+
+    /// Whether an idle connection may stay, under the policy of this moment.
+    pub(crate) fn still_admitted(&self) -> bool {
+        let loaded = self.gateway.policy.load();
+        matches!(loaded.policy.admit(&self.destination), Admission::Inspect)
+    }
+}

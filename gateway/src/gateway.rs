@@ -1,0 +1,155 @@
+//! What all connections of one gateway share.
+//!
+//! There is one [`Gateway`] per sandbox. Nothing in it belongs to a single
+//! connection, and nothing outside it is shared between two.
+//!
+//! **Invariant:** a policy is swapped whole. Whoever loads it sees the old one
+//! or the new one, never a mixture, and every connection hears of the change.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use audit::{Log, Name};
+use certs::Serving;
+use parking_lot::Mutex;
+use policies::{Admission, Destination, Policy};
+use tokio::sync::watch;
+
+use crate::dial::Dialer;
+use crate::limits::Limits;
+use crate::metrics::Metrics;
+
+/// The way out of one sandbox.
+#[derive(Debug)]
+pub struct Gateway {
+    pub(crate) policy: PolicyCell,
+    pub(crate) tls: Serving,
+    pub(crate) dialer: Dialer,
+    pub(crate) log: Log,
+    pub(crate) limits: Limits,
+    pub(crate) metrics: Metrics,
+    pub(crate) seen: Seen,
+    signals: watch::Sender<Signal>,
+}
+
+impl Gateway {
+    pub(crate) fn new(
+        policy: PolicyCell,
+        tls: Serving,
+        dialer: Dialer,
+        log: Log,
+        limits: Limits,
+        metrics: Metrics,
+    ) -> Self {
+        let signal = Signal { generation: policy.load().generation, draining: false };
+        let signals = watch::Sender::new(signal);
+        Self { policy, tls, dialer, log, limits, metrics, seen: Seen::default(), signals }
+    }
+
+    /// Swaps in a policy, and closes what it no longer allows.
+    ///
+    /// The order matters: by the time a connection hears of the change, the new
+    /// policy is what it loads, and no pooled connection is left to reuse.
+    pub(crate) fn load_policy(&self, policy: Policy, hash: impl Into<Name>) -> u64 {
+        self.limits.rebind(&policy.net.limits);
+        let generation = self.policy.replace(policy, hash.into());
+        let loaded = self.policy.load();
+        self.dialer.forget(|to| !matches!(loaded.policy.admit(to), Admission::Deny(_)));
+        self.signals.send_modify(|signal| signal.generation = generation);
+        generation
+    }
+
+    /// Asks idle connections to end; those at work end after it.
+    pub(crate) fn drain(&self) {
+        self.signals.send_modify(|signal| signal.draining = true);
+    }
+
+    pub(crate) fn signals(&self) -> Signals {
+        Signals(self.signals.subscribe())
+    }
+}
+
+/// The policy of this moment.
+#[derive(Debug)]
+pub(crate) struct PolicyCell(ArcSwap<Loaded>);
+
+/// A policy, and what records call it.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) policy: Policy,
+    /// Digest of its text.
+    pub(crate) hash: Name,
+    /// Counts up with every policy that is loaded.
+    pub(crate) generation: u64,
+}
+
+impl PolicyCell {
+    pub(crate) fn new(policy: Policy, hash: impl Into<Name>) -> Self {
+        Self(ArcSwap::from_pointee(Loaded { policy, hash: hash.into(), generation: 1 }))
+    }
+
+    /// Do not keep it across an await: a decision is made under one policy, and
+    /// the next one loads again.
+    pub(crate) fn load(&self) -> Guard<Arc<Loaded>> {
+        self.0.load()
+    }
+
+    fn replace(&self, policy: Policy, hash: Name) -> u64 {
+        let generation = self.load().generation + 1;
+        self.0.store(Arc::new(Loaded { policy, hash, generation }));
+        generation
+    }
+}
+
+/// What every connection has to hear of.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Signal {
+    generation: u64,
+    draining: bool,
+}
+
+/// One connection's ear.
+#[derive(Clone, Debug)]
+pub(crate) struct Signals(watch::Receiver<Signal>);
+
+impl Signals {
+    /// Which policy is in force.
+    pub(crate) fn generation(&self) -> u64 {
+        self.0.borrow().generation
+    }
+
+    pub(crate) fn draining(&self) -> bool {
+        self.0.borrow().draining
+    }
+
+    /// Resolves at the next signal. Never, once the gateway is gone: what is
+    /// left of it then ends by its own time limits.
+    pub(crate) async fn changed(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Destinations that a record was opened for, so that the first request to each
+/// is in the log before it leaves.
+#[derive(Debug, Default)]
+pub(crate) struct Seen(Mutex<HashSet<Destination>>);
+
+/// Beyond this every destination counts as new: safer, and slower only for a
+/// sandbox that talks to thousands of hosts.
+const REMEMBERED: usize = 4096;
+
+impl Seen {
+    pub(crate) fn has(&self, to: &Destination) -> bool {
+        self.0.lock().contains(to)
+    }
+
+    pub(crate) fn remember(&self, to: &Destination) {
+        let mut seen = self.0.lock();
+        if seen.len() < REMEMBERED {
+            seen.insert(to.clone());
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The record of one connection.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use audit::{Client, Entry, Handling, Name, Outcome, Text, Traffic, Unavailable, Verdict};
+use policies::Destination;
+use uuid::Uuid;
+
+use super::exchange::{destination, note};
+use crate::dial::UpstreamFacts;
+use crate::gateway::Gateway;
+use crate::refuse::{Refusal, Reply};
+
+/// One connection that has begun and must end.
+#[derive(Debug)]
+#[must_use = "a connection's record that is dropped is recorded as abandoned"]
+pub(crate) struct ConnectionRecord {
+    entry: Option<Entry<audit::Connection>>,
+    tally: Arc<Tally>,
+}
+
+/// What the requests of one connection add up to.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    requests: AtomicU64,
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+impl Tally {
+    pub(super) fn request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add(&self, traffic: &Traffic) {
+        self.sent.fetch_add(traffic.sent, Ordering::Relaxed);
+        self.received.fetch_add(traffic.received, Ordering::Relaxed);
+    }
+
+    fn traffic(&self) -> Traffic {
+        Traffic {
+            sent: self.sent.load(Ordering::Relaxed),
+            received: self.received.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl ConnectionRecord {
+    /// Begins a record, or says why nothing may be relayed.
+    pub(crate) fn begin(gateway: &Gateway, client: Client) -> Result<Self, Unavailable> {
+        let entry = gateway.log.begin(audit::Connection { client, ..Default::default() })?;
+        Ok(Self { entry: Some(entry), tally: Arc::default() })
+    }
+
+    pub(crate) fn id(&self) -> Uuid {
+        self.entry.as_ref().map(Entry::id).unwrap_or_default()
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.entry.as_ref().map(|entry| entry.client.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn tally(&self) -> &Arc<Tally> {
+        &self.tally
+    }
+
+    /// Whom it is for. The first destination stays: a connection in the clear may
+    /// name another with every request, and each request has its own record.
+    pub(crate) fn destination(&mut self, to: &Destination) {
+        if let Some(entry) = &mut self.entry
+            && entry.destination.host.is_none()
+        {
+            entry.destination = destination(to);
+        }
+    }
+
+    /// Policy let it in, to be handled like this.
+    pub(crate) fn admitted(&mut self, handling: Handling, rule: Option<Name>, policy: &Name) {
+        let Some(entry) = &mut self.entry else { return };
+        entry.handling = Some(handling);
+        entry.decision.verdict = Some(Verdict::Allow);
+        entry.decision.reason = Some(Text::constant("allowed"));
+        entry.decision.rule = rule;
+        entry.decision.policy = Some(policy.clone());
+    }
+
+    /// TLS towards the sandbox.
+    pub(crate) fn tls(&mut self, tls: audit::Tls) {
+        if let Some(entry) = &mut self.entry {
+            entry.tls = tls;
+        }
+    }
+
+    pub(crate) fn dialled(&mut self, facts: &UpstreamFacts) {
+        let Some(entry) = &mut self.entry else { return };
+        entry.destination.dialled(facts.address);
+        entry.timing.resolve = Some(facts.resolve.into());
+        entry.timing.connect = Some(facts.connect.into());
+    }
+
+    /// Resolves when the `opened` line is safe. Only then may a byte leave.
+    pub(crate) async fn opened(&mut self) -> Result<(), Unavailable> {
+        match &mut self.entry {
+            Some(entry) => entry.opened().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Notes why it is refused. What ends a connection is noted once.
+    pub(crate) fn refused(&mut self, refusal: &Refusal) -> Reply {
+        if let Some(entry) = &mut self.entry {
+            let facts = &mut **entry;
+            note(&mut facts.decision, &mut facts.failure, refusal);
+        }
+        Reply::new(refusal, self.id())
+    }
+
+    /// Ends the record.
+    pub(crate) fn close(mut self, outcome: Outcome) {
+        self.end(outcome);
+    }
+
+    fn end(&mut self, outcome: Outcome) {
+        let Some(mut entry) = self.entry.take() else { return };
+        entry.traffic = self.tally.traffic();
+        if !matches!(entry.handling, Some(Handling::Passthrough | Handling::Tcp)) {
+            entry.requests = Some(self.tally.requests.load(Ordering::Relaxed));
+        }
+        entry.close(outcome);
+    }
+}
+
+impl Drop for ConnectionRecord {
+    fn drop(&mut self) {
+        self.end(Outcome::Abandoned);
+    }
+}

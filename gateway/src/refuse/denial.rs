@@ -1,0 +1,88 @@
+//! Policy's no, with what there is to say about it.
+
+use audit::{Name, Verdict};
+use policies::{Decision, Destination, Policy, Reason, Scheme};
+
+use crate::request::Request;
+
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{detail}")]
+pub(crate) struct Denial {
+    /// `no_rule`, `denied`, `not_approved` or `network_off`.
+    pub(crate) code: &'static str,
+    pub(crate) verdict: Verdict,
+    pub(crate) rule: Option<Name>,
+    pub(crate) detail: String,
+    /// What a person could change.
+    pub(crate) hint: Option<String>,
+}
+
+impl Denial {
+    /// A destination was denied, before anything was asked of it.
+    pub(crate) fn of_host(decision: &Decision<'_>, to: &Destination) -> Self {
+        let entry = match to.port {
+            // A bare host is https on 443.
+            443 => format!("{}", to.host),
+            port => format!("{{host: {}, port: {port}}}", quoted(&to.host.to_string())),
+        };
+        Self::new(decision, &to.to_string(), || Some(entry))
+    }
+
+    /// A request was denied.
+    pub(crate) fn of_request(
+        decision: &Decision<'_>,
+        scheme: Scheme,
+        to: &Destination,
+        request: &Request<'_>,
+    ) -> Self {
+        let what = format!("{} {scheme}://{to}{}", request.method, request.path);
+        Self::new(decision, &what, || narrowest_entry(scheme, to, request))
+    }
+
+    fn new(decision: &Decision<'_>, what: &str, entry: impl FnOnce() -> Option<String>) -> Self {
+        let rule = decision.rule_id();
+        let because = decision.rule.and_then(policies::Rule::reason);
+        let because = because.map(|why| format!(": {why}")).unwrap_or_default();
+        let (verdict, detail, hint) = match (decision.reason, decision.verdict) {
+            (Reason::NetworkOff, _) => (
+                Verdict::Deny,
+                format!("`{what}` is refused: the network is off"),
+                Some("a person could set `net.enabled: true` in the policy".to_owned()),
+            ),
+            (Reason::Rule, policies::Verdict::Ask) => (
+                Verdict::Ask,
+                format!("`{what}` needs a person's approval, and has none{because}"),
+                entry().map(|entry| format!("a person could add to `net.allow`: {entry}")),
+            ),
+            (Reason::Rule, _) => (
+                Verdict::Deny,
+                format!("`{what}` is denied by the rule `{}`{because}", rule.unwrap_or_default()),
+                Some("a deny beats every allow: a person would have to remove the rule".to_owned()),
+            ),
+            (Reason::NoRule, _) => (
+                Verdict::Deny,
+                format!("`{what}` is not allowed: no rule matches"),
+                entry().map(|entry| format!("a person could add to `net.allow`: {entry}")),
+            ),
+        };
+        Self { code: decision.code(), verdict, rule: rule.map(Name::from), detail, hint }
+    }
+}
+
+/// The smallest entry that would let the request pass.
+fn narrowest_entry(scheme: Scheme, to: &Destination, request: &Request<'_>) -> Option<String> {
+    let scheme = match (scheme, request.websocket) {
+        (Scheme::Http, false) => "http",
+        (Scheme::Http, true) => "ws",
+        (Scheme::Https, false) => "https",
+        (Scheme::Https, true) => "wss",
+    };
+    let url = format!("{scheme}://{to}{}", request.path);
+    let asked = policies::Asked::new(request.method.as_str(), &url).ok()?;
+    Some(Policy::hint(&asked))
+}
+
+/// Quotes what YAML's flow style would read otherwise.
+fn quoted(host: &str) -> String {
+    if host.contains([':', '[']) { format!("\"{host}\"") } else { host.to_owned() }
+}

@@ -1,0 +1,240 @@
+//! Step 5 of 10: one reading of the request.
+//!
+//! HTTP/1.1 and HTTP/2 say the same things in different places. Both are brought
+//! into an [`Asked`], which holds what was sent, and [`Request::read`] makes of it
+//! the one reading that policy judges and the upstream gets. Whatever could be
+//! read in two ways is refused here: two hosts, a host that is not the
+//! connection's, a path with dot segments, a method we do not know.
+//!
+//! **Invariant:** after this step nobody looks at a name the client sent. The
+//! `Host` that goes out is rebuilt from the connection's destination.
+
+use http::HeaderMap;
+use policies::{Authority, Destination, Headers, Method, Query, RequestPath, Scheme, Target};
+
+use crate::refuse::Refusal;
+
+/// A request's headers, shared by tasks.
+pub(crate) type Fields = dyn Headers + Sync;
+
+/// The HTTP version a request was sent in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Version {
+    Http10,
+    Http11,
+    Http2,
+}
+
+impl Version {
+    /// As records spell it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Http10 => "1.0",
+            Self::Http11 => "1.1",
+            Self::Http2 => "2",
+        }
+    }
+}
+
+/// A request as it was sent, head only.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'h> {
+    pub(crate) method: &'h [u8],
+    /// Origin form (`/path?query`), or absolute form.
+    pub(crate) target: &'h [u8],
+    /// HTTP/2's `:authority`. `Host` is read from the headers.
+    pub(crate) authority: Option<&'h [u8]>,
+    pub(crate) headers: &'h Fields,
+    pub(crate) version: Version,
+    /// It asks to become a WebSocket. HTTP/2's extended CONNECT is given as
+    /// `GET`, which is what the same request is in HTTP/1.1: one rule fits both.
+    pub(crate) websocket: bool,
+}
+
+/// A request in its one reading.
+#[derive(Clone)]
+pub(crate) struct Request<'h> {
+    pub(crate) method: Method,
+    pub(crate) overridden: Option<Method>,
+    pub(crate) path: RequestPath,
+    pub(crate) query: Option<Query>,
+    pub(crate) websocket: bool,
+    pub(crate) grpc: bool,
+    pub(crate) version: Version,
+    pub(crate) headers: &'h Fields,
+}
+
+impl<'h> Request<'h> {
+    /// Reads a request on a connection to `to`.
+    pub(crate) fn read(
+        asked: &Asked<'h>,
+        scheme: Scheme,
+        to: &Destination,
+    ) -> Result<Self, Refusal> {
+        let method = method(asked.method)?;
+        let overridden = overridden(asked.headers)?;
+        let (path, query) = if asked.target.first() == Some(&b'/') {
+            check_authority(asked, None, to)?;
+            split(asked.target)?
+        } else {
+            let target = absolute(asked.target)?;
+            if target.scheme != scheme {
+                return Err(mismatch(to, format_args!("{}://", target.scheme)));
+            }
+            check_authority(asked, Some(&target.destination), to)?;
+            (target.path, target.query)
+        };
+        let grpc = is_grpc(asked.headers);
+        let Asked { version, headers, websocket, .. } = *asked;
+        Ok(Self { method, overridden, path, query, websocket, grpc, version, headers })
+    }
+
+    /// Whether it may change something on the server, as sent or as meant.
+    pub(crate) fn mutates(&self) -> bool {
+        self.method.mutates() || self.overridden.is_some_and(Method::mutates) || self.websocket
+    }
+}
+
+/// Whom a request in the clear is for, when nothing but its head says so.
+pub(crate) fn destination(asked: &Asked<'_>) -> Result<(Scheme, Destination), Refusal> {
+    if asked.target.first() == Some(&b'/') {
+        let host = only_host(asked.headers)?.ok_or(Refusal::NoServerName)?;
+        return Ok((Scheme::Http, host.destination(Scheme::Http.default_port())));
+    }
+    let target = absolute(asked.target)?;
+    Ok((target.scheme, target.destination))
+}
+
+/// Headers of HTTP/2, as policy reads them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeaderFields<'a>(pub(crate) &'a HeaderMap);
+
+impl Headers for HeaderFields<'_> {
+    fn values(&self, name: &str, each: &mut dyn FnMut(&[u8])) {
+        for value in self.0.get_all(name) {
+            each(value.as_bytes());
+        }
+    }
+}
+
+fn method(written: &[u8]) -> Result<Method, Refusal> {
+    let text = std::str::from_utf8(written)
+        .map_err(|err| Refusal::Malformed(format!("the method is not ASCII: {err}")))?;
+    match Method::parse(text) {
+        Ok(Method::Connect) => Err(Refusal::ConnectInside),
+        Ok(Method::Trace) => Err(Refusal::Trace),
+        Ok(method) => Ok(method),
+        Err(err) => Err(Refusal::Method(err)),
+    }
+}
+
+/// Headers that frameworks take for the method. A second one that disagrees is
+/// ambiguous: which of them counts is the server's secret.
+fn overridden(headers: &Fields) -> Result<Option<Method>, Refusal> {
+    let mut found: Option<Result<Method, Refusal>> = None;
+    for name in OVERRIDES {
+        headers.values(name, &mut |value| {
+            let read = read_override(name, value);
+            found = Some(match (found.take(), read) {
+                (None, read) => read,
+                (Some(Ok(one)), Ok(other)) if one == other => Ok(one),
+                (Some(Ok(_)), Ok(_)) => Err(Refusal::Ambiguous(
+                    "two method override headers name different methods".to_owned(),
+                )),
+                (Some(Err(err)), _) | (Some(Ok(_)), Err(err)) => Err(err),
+            });
+        });
+    }
+    match found.transpose()? {
+        Some(Method::Connect) => Err(Refusal::ConnectInside),
+        Some(Method::Trace) => Err(Refusal::Trace),
+        method => Ok(method),
+    }
+}
+
+fn read_override(name: &str, value: &[u8]) -> Result<Method, Refusal> {
+    let text = std::str::from_utf8(value)
+        .map_err(|err| Refusal::Malformed(format!("`{name}` is not ASCII: {err}")))?;
+    Method::parse_override(text).map_err(Refusal::Method)
+}
+
+pub(crate) const OVERRIDES: [&str; 3] =
+    ["x-http-method-override", "x-http-method", "x-method-override"];
+
+fn split(target: &[u8]) -> Result<(RequestPath, Option<Query>), Refusal> {
+    let at = target.iter().position(|byte| *byte == b'?');
+    let (path, query) = match at.and_then(|at| target.split_at_checked(at)) {
+        Some((path, query)) => (path, query.get(1..)),
+        None => (target, None),
+    };
+    Ok((RequestPath::parse_bytes(path)?, query.map(Query::parse_bytes).transpose()?))
+}
+
+fn absolute(written: &[u8]) -> Result<Target, Refusal> {
+    let text = std::str::from_utf8(written)
+        .map_err(|err| Refusal::Malformed(format!("the request target is not ASCII: {err}")))?;
+    Target::parse_url(text).map_err(|err| match err {
+        policies::TargetError::Authority(err) => Refusal::BadAuthority(err),
+        policies::TargetError::Path(err) => Refusal::Path(err),
+        policies::TargetError::Url(err) => Refusal::Malformed(err.to_string()),
+    })
+}
+
+/// Every place that names a host must name the connection's.
+///
+/// A name without a port means the connection's port: the port that was dialled
+/// is not in doubt, and many clients leave it out.
+fn check_authority(
+    asked: &Asked<'_>,
+    in_target: Option<&Destination>,
+    to: &Destination,
+) -> Result<(), Refusal> {
+    let host = only_host(asked.headers)?;
+    let pseudo = asked.authority.map(Authority::parse_bytes).transpose()?;
+    if host.is_none() && pseudo.is_none() && asked.version != Version::Http10 {
+        return Err(Refusal::Malformed("there is no Host header".to_owned()));
+    }
+    let host = host.map(|host| host.destination(to.port));
+    let pseudo = pseudo.map(|authority| authority.destination(to.port));
+    let named = [in_target, pseudo.as_ref(), host.as_ref()];
+
+    let mut named = named.into_iter().flatten();
+    let Some(first) = named.next() else { return Ok(()) };
+    if let Some(other) = named.find(|other| *other != first) {
+        return Err(Refusal::Ambiguous(format!("it names two hosts: `{first}` and `{other}`")));
+    }
+    if first != to {
+        return Err(mismatch(to, format_args!("{first}")));
+    }
+    Ok(())
+}
+
+fn mismatch(admitted: &Destination, named: std::fmt::Arguments<'_>) -> Refusal {
+    Refusal::NameMismatch { admitted: admitted.to_string(), named: named.to_string() }
+}
+
+/// The value of `Host`, if there is one; never one of two.
+fn only_host(headers: &Fields) -> Result<Option<Authority>, Refusal> {
+    let mut hosts = 0usize;
+    let mut read = None;
+    headers.values("host", &mut |value| {
+        hosts += 1;
+        read = Some(Authority::parse_bytes(value));
+    });
+    if hosts > 1 {
+        return Err(Refusal::Ambiguous("there are two Host headers".to_owned()));
+    }
+    Ok(read.transpose()?)
+}
+
+fn is_grpc(headers: &Fields) -> bool {
+    let mut grpc = false;
+    headers.values("content-type", &mut |value| {
+        let kind = value.get(..GRPC.len()).unwrap_or_default();
+        let after = value.get(GRPC.len());
+        grpc |= kind.eq_ignore_ascii_case(GRPC) && matches!(after, None | Some(b'+' | b';' | b' '));
+    });
+    grpc
+}
+
+const GRPC: &[u8] = b"application/grpc";
