@@ -107,6 +107,7 @@ pub fn seal(dir: &Path, key: &Key) -> Result<Seal, SealError> {
     if path.symlink_metadata().is_ok() {
         return Err(SealError::AlreadySealed { dir: dir.to_owned() });
     }
+    remove_draft(&path).map_err(disk("remove", &path))?;
     let log = verify::chain(dir).map_err(SealError::Log)?.map(|walked| walked.head);
     let public = key.public();
     let seal = Seal {
@@ -133,10 +134,22 @@ fn signed(seal: &Seal, key: &Key) -> Vec<u8> {
 
 /// Appears under its name whole or not at all.
 fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let draft = path.with_extension("json.draft");
+    let draft = draft(path);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
     written.and_then(|()| fs::rename(&draft, path)).inspect_err(|_| drop(fs::remove_file(&draft)))
+}
+
+fn draft(path: &Path) -> PathBuf {
+    path.with_extension("json.draft")
+}
+
+/// What a crash while sealing left. We hold the folder's lock, so it is nobody's.
+fn remove_draft(path: &Path) -> io::Result<()> {
+    match fs::remove_file(draft(path)) {
+        Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 /// A seal whose signature has been checked: the claims are the signer's. Whether

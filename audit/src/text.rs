@@ -25,7 +25,7 @@ use serde::ser::{Serialize, Serializer};
 /// assert_eq!(host.as_str(), "api.github.com");
 ///
 /// let long: Text<32> = "x".repeat(100).into();
-/// assert_eq!(long.as_str(), "xxxxxxxxxxxxxxxxxx…[+82 bytes]");
+/// assert_eq!(long.as_str(), "xxxxxxxxxxxxxxxxx…[+83 bytes]");
 /// ```
 #[derive(Clone)]
 pub struct Text<const LIMIT: usize = 1024>(Kept);

@@ -20,6 +20,7 @@ use crate::digest::Digest;
 use crate::event::{Kind, Recovered, SegmentStarted};
 use crate::line::LineError;
 use crate::lines::{Lines, Piece, Place};
+use crate::seal::SEAL;
 use crate::segment::{self, CURRENT, Segment};
 
 /// Why a log could not be opened.
@@ -38,6 +39,8 @@ pub enum OpenError {
     NotALog { path: PathBuf, place: Place, why: LineError },
     #[error("{} is not a {wanted}", path.display())]
     NotAThing { path: PathBuf, wanted: &'static str },
+    #[error("{} is sealed: what is added now would break its seal", dir.display())]
+    Sealed { dir: PathBuf },
     #[error("cannot start the writer's thread")]
     Thread(#[source] io::Error),
     #[error("cannot begin the log")]
@@ -69,6 +72,9 @@ impl Folder {
     pub(super) fn open(path: &Path) -> Result<(Self, Found), OpenError> {
         let dir = open_dir(path)?;
         lock(&dir, path)?;
+        if path.join(SEAL).symlink_metadata().is_ok() {
+            return Err(OpenError::Sealed { dir: path.to_owned() });
+        }
         let segments = Segment::list(path).map_err(disk("list", path))?;
         let finished = segments.iter().rfind(|segment| segment.number().is_some());
 

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
+use proptest::prelude::*;
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -331,6 +332,83 @@ fn a_torn_last_line_is_cut_and_reported_in_the_log() {
     assert!(opening.recovered.is_none());
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// A crash may cut the file anywhere. The next writer goes on, the chain is
+    /// whole, and what was cut off is on record.
+    #[test]
+    fn a_log_cut_anywhere_is_continued_and_verifies(at: prop::sample::Index) {
+        let dir = private_dir();
+        let (log, _) = Log::open(dir.path(), Options::new("run-1")).unwrap();
+        for _ in 0..5 {
+            log.record(Operator::default()).unwrap();
+        }
+        drop(log);
+        let file = dir.path().join("audit.jsonl");
+        let bytes = fs::read(&file).unwrap();
+        let cut = &bytes[..at.index(bytes.len())];
+        fs::write(&file, cut).unwrap();
+        let torn = cut.len() - cut.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+
+        let (log, opening) = Log::open(dir.path(), Options::new("run-1")).unwrap();
+        prop_assert_eq!(opening.recovered.map_or(0, |recovered| recovered.bytes), torn as u64);
+        log.close_blocking().unwrap();
+        let verified = crate::verify(dir.path(), &[]).unwrap().log.unwrap();
+        prop_assert_eq!(verified.recovered, u64::from(torn > 0));
+        prop_assert!(verified.closed);
+    }
+}
+
+#[test]
+fn a_log_that_a_full_disk_ended_is_continued_when_there_is_room() {
+    let dir = private_dir();
+    let disk = Disk::with_room_for(1000);
+    let (log, _) = Log::open_through(dir.path(), Options::new("run-1"), disk.wrap()).unwrap();
+    while log.record(Operator::default()).is_ok() {}
+    drop(log);
+    let (log, opening) = Log::open(dir.path(), Options::new("run-1")).unwrap();
+    assert!(opening.recovered.is_some());
+    log.close_blocking().unwrap();
+    assert_eq!(crate::verify(dir.path(), &[]).unwrap().log.unwrap().recovered, 1);
+}
+
+#[tokio::test]
+async fn each_policy_syncs_as_it_says() {
+    let count = async |sync: Sync, records: u32| {
+        let dir = private_dir();
+        let disk = Disk::with_room_for(u64::MAX);
+        let synced = Arc::clone(&disk.synced);
+        let options = Options { sync, ..Options::new("run-1") };
+        let (log, _) = Log::open_through(dir.path(), options, disk.wrap()).unwrap();
+        for _ in 0..records {
+            log.record_safely(Operator::default()).await.unwrap();
+        }
+        let before_the_end = synced.load(Ordering::Relaxed) - 1;
+        drop(log);
+        (before_the_end, synced.load(Ordering::Relaxed) - 1 - before_the_end)
+    };
+    assert_eq!(count(Sync::EachBatch, 5).await, (5, 0));
+    assert_eq!(count(Sync::Never, 5).await, (0, 1), "once, at the end");
+    assert_eq!(count(Sync::Interval(Duration::from_secs(3600)), 5).await, (0, 1));
+    assert_eq!(count(Sync::Interval(Duration::ZERO), 5).await, (5, 0));
+}
+
+#[tokio::test]
+async fn an_interval_ends_without_another_record() {
+    let dir = private_dir();
+    let disk = Disk::with_room_for(u64::MAX);
+    let synced = Arc::clone(&disk.synced);
+    let sync = Sync::Interval(Duration::from_millis(1));
+    let options = Options { sync, ..Options::new("run-1") };
+    let (log, _) = Log::open_through(dir.path(), options, disk.wrap()).unwrap();
+    let before = synced.load(Ordering::Relaxed);
+    log.record(Operator::default()).unwrap();
+    while synced.load(Ordering::Relaxed) == before {
+        tokio::task::yield_now().await;
+    }
+}
+
 #[test]
 fn a_crash_between_two_segments_is_continued() {
     for leave_empty in [false, true] {
@@ -425,6 +503,7 @@ struct Disk {
     rotations: u32,
     panics: bool,
     used: Arc<AtomicU64>,
+    synced: Arc<AtomicU64>,
 }
 
 struct Faulty(Folder, Disk);
@@ -438,6 +517,7 @@ impl Disk {
             rotations: u32::MAX,
             panics: false,
             used: Arc::default(),
+            synced: Arc::default(),
         }
     }
 
@@ -464,6 +544,7 @@ impl Sink for Faulty {
             return Err(io::Error::other("no sync today"));
         };
         self.1.syncs = left;
+        self.1.synced.fetch_add(1, Ordering::Relaxed);
         self.0.sync()
     }
 

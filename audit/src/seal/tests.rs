@@ -50,6 +50,23 @@ fn a_log_that_is_open_or_broken_is_not_sealed() {
 }
 
 #[test]
+fn a_crash_while_sealing_does_not_keep_a_folder_from_being_sealed() {
+    let (dir, key) = evidence();
+    fs::write(dir.path().join("seal.json.draft"), "half a se").unwrap();
+    let seal = seal(dir.path(), &key).unwrap();
+    assert_eq!(seal.files.len(), 2);
+    verify::verify(dir.path(), &[key.public()]).unwrap();
+}
+
+#[test]
+fn a_sealed_log_is_not_continued() {
+    let (dir, key) = evidence();
+    seal(dir.path(), &key).unwrap();
+    let err = Log::open(dir.path(), Options::new("run-1")).unwrap_err();
+    assert!(matches!(err, crate::OpenError::Sealed { .. }), "{err}");
+}
+
+#[test]
 fn a_run_without_a_log_can_be_sealed() {
     let (dir, key) = evidence();
     fs::remove_file(dir.path().join("audit.jsonl")).unwrap();

@@ -163,8 +163,11 @@ fn the_last_line_is_vouched_for_by_the_seal() {
 #[test]
 fn a_log_that_went_on_after_the_seal_is_not_what_was_sealed() {
     let evidence = Evidence::new();
+    let seal = fs::read(evidence.path().join("seal.json")).unwrap();
+    evidence.remove("seal.json");
     let (log, _) = Log::open(evidence.path(), Options::new("run-1")).unwrap();
     log.close_blocking().unwrap();
+    fs::write(evidence.path().join("seal.json"), seal).unwrap();
     let err = evidence.verify().unwrap_err().to_string();
     assert!(err.ends_with("lines were added after the seal, which ends at seq 16"), "{err}");
 }
