@@ -47,6 +47,11 @@ impl Http2Upstream {
         self.send.is_extended_connect_protocol_enabled()
     }
 
+    #[cfg(test)]
+    pub(super) fn max_streams(&self) -> usize {
+        self.send.current_max_send_streams()
+    }
+
     /// Opens a stream with this request's head.
     pub(crate) fn send(
         &mut self,

@@ -26,18 +26,21 @@ mod speaks;
 mod stream;
 mod tls;
 mod upstream_proxy;
+mod way;
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use certs::Alpn;
 use hickory_resolver::net::NetError;
-use policies::{Destination, Host, HostName, Reach, Scheme};
+use policies::{Destination, Reach, Scheme};
 use tokio::net::TcpStream;
-use tokio::time::{self, Instant};
-use tokio_rustls::client::TlsStream;
+use tokio::time;
 
 pub(crate) use error::DialError;
 pub(crate) use facts::{TlsFacts, UpstreamFacts};
@@ -53,10 +56,9 @@ use crate::admit::HostPermit;
 use crate::authorize::RequestPermit;
 use http2::Negotiated;
 use pool::{Idle, Place, Pool};
-use resolve::{Dns, ResolveError, Resolver};
-use route::Dialable;
+use resolve::{Dns, Resolver};
 use speaks::Speaks;
-use upstream_proxy::ProxyError;
+use way::{Opened, Secured, check_literal};
 
 /// Connects to upstreams, and keeps connections for the next request.
 #[derive(Debug)]
@@ -182,7 +184,10 @@ impl Dialer {
         check_literal(reach, to)?;
         let place = Place { scheme, to: to.clone() };
         match self.pool.take(reach, &place) {
-            Some(kept) => Ok(Http1Upstream::new(place, kept, Arc::clone(&self.pool))),
+            Some(mut kept) => {
+                kept.facts = kept.facts.of_reuse();
+                Ok(Http1Upstream::new(place, kept, Arc::clone(&self.pool)))
+            }
             None => self.http1_fresh_within(reach, scheme, to).await,
         }
     }
@@ -249,160 +254,4 @@ impl Dialer {
             DialError::Handshake { to: to.clone(), source: io::Error::other(source) }
         })
     }
-
-    /// Connects and speaks TLS.
-    async fn secure(
-        &self,
-        reach: &Reach,
-        to: &Destination,
-        alpn: Alpn,
-    ) -> Result<Secured, DialError> {
-        let Opened { stream, at, mut facts } = self.open(reach, to).await?;
-        let began = Instant::now();
-        let handshake = tls::handshake(self.upstream.config(alpn), to, stream);
-        let (stream, tls) = self.in_time(self.settings.timeouts.handshake, to, handshake).await?;
-        facts.handshake += began.elapsed();
-        facts.tls = Some(tls);
-        Ok(Secured { stream, at, facts })
-    }
-
-    /// Resolves, checks, connects: the way of every connection there is.
-    async fn open(&self, reach: &Reach, to: &Destination) -> Result<Opened, DialError> {
-        let timeouts = self.settings.timeouts;
-        let began = Instant::now();
-        let way = self.in_time(timeouts.resolve, to, self.way(reach, to)).await?;
-        let resolve = began.elapsed();
-
-        let began = Instant::now();
-        let connecting = async {
-            connect::first_of(&way.addresses).await.map_err(|source| way.cannot_connect(to, source))
-        };
-        let (mut stream, at) = self.in_time(timeouts.connect, to, connecting).await?;
-        let connect = began.elapsed();
-
-        let began = Instant::now();
-        if let Some(proxy) = way.through {
-            let asking = async {
-                upstream_proxy::connect(proxy, to, &mut stream)
-                    .await
-                    .map_err(|source| DialError::UpstreamProxy { to: to.clone(), source })
-            };
-            self.in_time(timeouts.handshake, to, asking).await?;
-        }
-        let facts = UpstreamFacts {
-            address: at.get(),
-            proxied: at.is_proxy(),
-            tls: None,
-            reused: false,
-            resolve,
-            connect,
-            handshake: began.elapsed(),
-        };
-        Ok(Opened { stream, at, facts })
-    }
-
-    /// Where `to` is reached: at its own addresses, each of them checked, at the
-    /// pin, or through the proxy.
-    async fn way(&self, reach: &Reach, to: &Destination) -> Result<Way<'_>, DialError> {
-        check_literal(reach, to)?;
-        if let Host::Name(name) = &to.host
-            && let Some(pin) = self.settings.hosts.get(name)
-        {
-            return Ok(Way { addresses: vec![Dialable::pinned(*pin, to.port)], through: None });
-        }
-        if let Some(proxy) = &self.settings.proxy {
-            let addresses = self
-                .proxy_addresses(&proxy.at)
-                .await
-                .map_err(|source| DialError::UpstreamProxy { to: to.clone(), source })?;
-            return Ok(Way { addresses, through: Some(proxy) });
-        }
-        let answers = match &to.host {
-            Host::Address(address) => vec![*address],
-            Host::Name(name) => self
-                .resolve(name)
-                .await
-                .map_err(|source| DialError::Resolve { to: to.clone(), source })?,
-        };
-        match route::check_each(reach, &answers, to.port) {
-            Ok(addresses) => Ok(Way { addresses, through: None }),
-            Err(Some(first)) => Err(DialError::Forbidden { to: to.clone(), first }),
-            Err(None) => {
-                Err(DialError::Resolve { to: to.clone(), source: ResolveError::NoAddress })
-            }
-        }
-    }
-
-    async fn proxy_addresses(&self, proxy: &Destination) -> Result<Vec<Dialable>, ProxyError> {
-        let (answers, port) = match &proxy.host {
-            Host::Address(address) => (vec![*address], proxy.port),
-            Host::Name(name) => match self.settings.hosts.get(name) {
-                Some(pin) => {
-                    let at = pin.address(proxy.port);
-                    (vec![at.ip()], at.port())
-                }
-                None => (self.resolve(name).await.map_err(ProxyError::Unresolved)?, proxy.port),
-            },
-        };
-        let addresses = route::of_proxy(&answers, port);
-        if addresses.is_empty() { Err(ProxyError::Forbidden) } else { Ok(addresses) }
-    }
-
-    async fn resolve(&self, name: &HostName) -> Result<Vec<IpAddr>, ResolveError> {
-        let mut answers = self.resolver.resolve(name).await?;
-        answers.truncate(resolve::MOST_ADDRESSES);
-        Ok(answers)
-    }
-
-    async fn in_time<T>(
-        &self,
-        limit: Duration,
-        to: &Destination,
-        step: impl Future<Output = Result<T, DialError>>,
-    ) -> Result<T, DialError> {
-        match time::timeout(limit, step).await {
-            Ok(done) => done,
-            Err(_) => Err(DialError::Timeout { to: to.clone(), limit }),
-        }
-    }
-}
-
-/// A literal is its own answer, and it is checked first of all: before a kept
-/// connection is looked for, and before a proxy is asked to go there for us.
-fn check_literal(reach: &Reach, to: &Destination) -> Result<(), DialError> {
-    let Host::Address(address) = &to.host else { return Ok(()) };
-    match reach.check(SocketAddr::new(*address, to.port)) {
-        Ok(_) => Ok(()),
-        Err(first) => Err(DialError::Forbidden { to: to.clone(), first }),
-    }
-}
-
-/// Addresses that may be dialled, and whether a proxy is what answers there.
-struct Way<'d> {
-    addresses: Vec<Dialable>,
-    through: Option<&'d UpstreamProxy>,
-}
-
-impl Way<'_> {
-    fn cannot_connect(&self, to: &Destination, source: io::Error) -> DialError {
-        let to = to.clone();
-        match self.through {
-            None => DialError::Connect { to, source },
-            Some(_) => DialError::UpstreamProxy { to, source: ProxyError::Io(source) },
-        }
-    }
-}
-
-/// Connected, and nothing said yet.
-struct Opened {
-    stream: TcpStream,
-    at: Dialable,
-    facts: UpstreamFacts,
-}
-
-/// Connected, and the other end has proven its name.
-struct Secured {
-    stream: TlsStream<TcpStream>,
-    at: Dialable,
-    facts: UpstreamFacts,
 }

@@ -79,6 +79,7 @@ fn facts(stream: &TlsStream<TcpStream>) -> TlsFacts {
 /// Why an upstream's certificate is not believed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Distrust {
+    BadSignature,
     Expired,
     Invalid,
     NotYetValid,
@@ -91,6 +92,7 @@ pub(crate) enum Distrust {
 impl Distrust {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
+            Self::BadSignature => "the authority it names did not sign it",
             Self::Expired => "it has expired",
             Self::Invalid => "it is not a valid certificate",
             Self::NotYetValid => "it is not valid yet",
@@ -116,6 +118,7 @@ fn distrust(err: &io::Error) -> Option<Distrust> {
     let rustls::Error::InvalidCertificate(fault) = err else { return None };
     #[expect(clippy::wildcard_enum_match_arm, reason = "rustls may add some; all are distrust")]
     Some(match fault {
+        CertificateError::BadSignature => Distrust::BadSignature,
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => Distrust::Expired,
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             Distrust::NotYetValid

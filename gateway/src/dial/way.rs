@@ -1,0 +1,179 @@
+//! From a destination to a connection: resolve, check, connect, prove.
+//!
+//! Every connection of the gateway takes this way, whatever is spoken on it
+//! afterwards. Each step has its own deadline.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use certs::Alpn;
+use policies::{Destination, Host, HostName, Reach};
+use tokio::net::TcpStream;
+use tokio::time::{self, Instant};
+use tokio_rustls::client::TlsStream;
+
+use super::resolve::{self, ResolveError};
+use super::route::{self, Dialable};
+use super::settings::UpstreamProxy;
+use super::upstream_proxy::{self, ProxyError};
+use super::{DialError, Dialer, UpstreamFacts, connect, tls};
+
+/// Connected, and nothing said yet.
+pub(super) struct Opened {
+    pub(super) stream: TcpStream,
+    pub(super) at: Dialable,
+    pub(super) facts: UpstreamFacts,
+}
+
+/// Connected, and the other end has proven its name.
+pub(super) struct Secured {
+    pub(super) stream: TlsStream<TcpStream>,
+    pub(super) at: Dialable,
+    pub(super) facts: UpstreamFacts,
+}
+
+/// Addresses that may be dialled, and whether a proxy is what answers there.
+#[derive(Debug)]
+pub(super) struct Way<'d> {
+    pub(super) addresses: Vec<Dialable>,
+    pub(super) through: Option<&'d UpstreamProxy>,
+}
+
+impl Dialer {
+    /// Connects and speaks TLS.
+    pub(super) async fn secure(
+        &self,
+        reach: &Reach,
+        to: &Destination,
+        alpn: Alpn,
+    ) -> Result<Secured, DialError> {
+        let Opened { stream, at, mut facts } = self.open(reach, to).await?;
+        let began = Instant::now();
+        let handshake = tls::handshake(self.upstream.config(alpn), to, stream);
+        let (stream, tls) = self.in_time(self.settings.timeouts.handshake, to, handshake).await?;
+        facts.handshake += began.elapsed();
+        facts.tls = Some(tls);
+        Ok(Secured { stream, at, facts })
+    }
+
+    /// Resolves, checks, connects: the way of every connection there is.
+    pub(super) async fn open(&self, reach: &Reach, to: &Destination) -> Result<Opened, DialError> {
+        let timeouts = self.settings.timeouts;
+        let began = Instant::now();
+        let way = self.in_time(timeouts.resolve, to, self.way(reach, to)).await?;
+        let resolve = began.elapsed();
+
+        let began = Instant::now();
+        let connecting = async {
+            connect::first_of(&way.addresses).await.map_err(|source| way.cannot_connect(to, source))
+        };
+        let (mut stream, at) = self.in_time(timeouts.connect, to, connecting).await?;
+        let connect = began.elapsed();
+
+        let began = Instant::now();
+        if let Some(proxy) = way.through {
+            let asking = async {
+                upstream_proxy::connect(proxy, to, &mut stream)
+                    .await
+                    .map_err(|source| DialError::UpstreamProxy { to: to.clone(), source })
+            };
+            self.in_time(timeouts.handshake, to, asking).await?;
+        }
+        let facts = UpstreamFacts {
+            address: at.get(),
+            proxied: at.is_proxy(),
+            tls: None,
+            reused: false,
+            resolve,
+            connect,
+            handshake: began.elapsed(),
+        };
+        Ok(Opened { stream, at, facts })
+    }
+
+    /// Where `to` is reached: at its own addresses, each of them checked, at the
+    /// pin, or through the proxy.
+    pub(super) async fn way(&self, reach: &Reach, to: &Destination) -> Result<Way<'_>, DialError> {
+        check_literal(reach, to)?;
+        if let Host::Name(name) = &to.host
+            && let Some(pin) = self.settings.hosts.get(name)
+        {
+            return Ok(Way { addresses: vec![Dialable::pinned(*pin, to.port)], through: None });
+        }
+        if let Some(proxy) = &self.settings.proxy {
+            let addresses = self
+                .proxy_addresses(&proxy.at)
+                .await
+                .map_err(|source| DialError::UpstreamProxy { to: to.clone(), source })?;
+            return Ok(Way { addresses, through: Some(proxy) });
+        }
+        let answers = match &to.host {
+            Host::Address(address) => vec![*address],
+            Host::Name(name) => self
+                .resolve(name)
+                .await
+                .map_err(|source| DialError::Resolve { to: to.clone(), source })?,
+        };
+        match route::check_each(reach, &answers, to.port) {
+            Ok(addresses) => Ok(Way { addresses, through: None }),
+            Err(Some(first)) => Err(DialError::Forbidden { to: to.clone(), first }),
+            Err(None) => {
+                Err(DialError::Resolve { to: to.clone(), source: ResolveError::NoAddress })
+            }
+        }
+    }
+
+    async fn proxy_addresses(&self, proxy: &Destination) -> Result<Vec<Dialable>, ProxyError> {
+        let (answers, port) = match &proxy.host {
+            Host::Address(address) => (vec![*address], proxy.port),
+            Host::Name(name) => match self.settings.hosts.get(name) {
+                Some(pin) => {
+                    let at = pin.address(proxy.port);
+                    (vec![at.ip()], at.port())
+                }
+                None => (self.resolve(name).await.map_err(ProxyError::Unresolved)?, proxy.port),
+            },
+        };
+        let addresses = route::of_proxy(&answers, port);
+        if addresses.is_empty() { Err(ProxyError::Forbidden) } else { Ok(addresses) }
+    }
+
+    async fn resolve(&self, name: &HostName) -> Result<Vec<IpAddr>, ResolveError> {
+        let mut answers = self.resolver.resolve(name).await?;
+        answers.truncate(resolve::MOST_ADDRESSES);
+        Ok(answers)
+    }
+
+    async fn in_time<T>(
+        &self,
+        limit: Duration,
+        to: &Destination,
+        step: impl Future<Output = Result<T, DialError>>,
+    ) -> Result<T, DialError> {
+        match time::timeout(limit, step).await {
+            Ok(done) => done,
+            Err(_) => Err(DialError::Timeout { to: to.clone(), limit }),
+        }
+    }
+}
+
+/// A literal is its own answer, and it is checked first of all: before a kept
+/// connection is looked for, and before a proxy is asked to go there for us.
+pub(super) fn check_literal(reach: &Reach, to: &Destination) -> Result<(), DialError> {
+    let Host::Address(address) = &to.host else { return Ok(()) };
+    match reach.check(SocketAddr::new(*address, to.port)) {
+        Ok(_) => Ok(()),
+        Err(first) => Err(DialError::Forbidden { to: to.clone(), first }),
+    }
+}
+
+impl Way<'_> {
+    fn cannot_connect(&self, to: &Destination, source: io::Error) -> DialError {
+        let to = to.clone();
+        match self.through {
+            None => DialError::Connect { to, source },
+            Some(_) => DialError::UpstreamProxy { to, source: ProxyError::Io(source) },
+        }
+    }
+}
