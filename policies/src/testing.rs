@@ -40,6 +40,13 @@ impl Asked {
         Ok(Self { method, target, websocket, headers: Vec::new() })
     }
 
+    /// The same request with these headers besides.
+    #[must_use]
+    pub fn with_headers(mut self, headers: impl IntoIterator<Item = (HeaderName, String)>) -> Self {
+        self.headers.extend(headers);
+        self
+    }
+
     pub(crate) fn parse(written: &TestSection) -> Result<Self, String> {
         let words: Vec<&str> = written.request.split_ascii_whitespace().collect();
         let [method, url] = words.as_slice() else {
