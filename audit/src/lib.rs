@@ -3,8 +3,8 @@
 //! A log is a folder of lines, one JSON object each ([`event`] is the format),
 //! chained by SHA-256 and written by one thread. The gateway holds an [`Entry`]
 //! for every connection and request it serves; an entry that cannot be had means
-//! that nothing may pass. When a run ends its folder is sealed ([`seal`]), and
-//! from then on [`verify`] names the first byte that is not as it was.
+//! that nothing may pass. When a run ends its folder is sealed ([`seal()`]), and
+//! from then on [`verify()`] names the first byte that is not as it was.
 //!
 //! ```
 //! use audit::{Decision, Destination, Key, Log, Options, Outcome, Request, Verdict};

@@ -45,7 +45,7 @@ use crate::line;
 use crate::time::Time;
 use crate::verify::{self, VerifyError};
 
-pub use contents::{Content, Name, Sealed};
+pub use contents::{Content, PathName, Sealed};
 pub(crate) use contents::{ReadError, by_bytes, content, paths};
 
 /// The seal's file name.

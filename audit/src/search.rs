@@ -10,7 +10,7 @@
 
 mod filter;
 mod follow;
-mod place;
+mod sources;
 
 #[cfg(test)]
 mod tests;
@@ -28,7 +28,7 @@ use filter::Filter;
 
 pub use filter::{HostFilter, NotAHostFilter, NotAStatusFilter, Query, StatusFilter};
 pub use follow::{Follow, Following};
-pub use place::SearchError;
+pub use sources::SearchError;
 
 /// Searches what is at `path` for events that fit `query`, oldest first.
 ///
@@ -36,14 +36,14 @@ pub use place::SearchError;
 /// folders in it or in its `runs`. Folders are searched in the order of their
 /// names.
 pub fn search(path: &Path, query: &Query) -> Result<Search, SearchError> {
-    Ok(Search { filter: Filter::new(query), left: place::logs(path)?, current: None })
+    Ok(Search { filter: Filter::new(query), left: sources::logs(path)?, current: None })
 }
 
 /// The events that fit, one at a time.
 #[derive(Debug)]
 pub struct Search {
     filter: Filter,
-    left: VecDeque<place::Source>,
+    left: VecDeque<sources::Source>,
     current: Option<Reading>,
 }
 

@@ -13,7 +13,7 @@ use crate::line;
 use crate::secret::{SecretName, SecretNames};
 
 #[test]
-fn today_s_code_writes_exactly_the_golden_lines() {
+fn todays_code_writes_exactly_the_golden_lines() {
     for kind in Kind::ALL {
         let mut written = Vec::new();
         line::write(&sample(*kind), &mut written);
@@ -22,7 +22,7 @@ fn today_s_code_writes_exactly_the_golden_lines() {
 }
 
 #[test]
-fn today_s_code_reads_the_golden_lines_as_what_was_written() {
+fn todays_code_reads_the_golden_lines_as_what_was_written() {
     for kind in Kind::ALL {
         let text = std::fs::read_to_string(golden(*kind)).unwrap();
         let event = line::read(text.trim_end().as_bytes()).unwrap();

@@ -37,14 +37,14 @@ pub enum OpenError {
         path.display(), place.line
     )]
     NotALog { path: PathBuf, place: Place, why: LineError },
-    #[error("{} is not a {wanted}", path.display())]
-    NotAThing { path: PathBuf, wanted: &'static str },
     #[error("{} is sealed: what is added now would break its seal", dir.display())]
     Sealed { dir: PathBuf },
     #[error("cannot start the writer's thread")]
     Thread(#[source] io::Error),
     #[error("cannot begin the log")]
     Write(#[source] Unavailable),
+    #[error("{} is not a {wanted}", path.display())]
+    WrongType { path: PathBuf, wanted: &'static str },
 }
 
 /// A log's directory, locked, with its current segment.
@@ -103,7 +103,7 @@ impl Folder {
             current_bytes: scan.bytes,
             current_hash: scan.hash,
         };
-        let next_number = finished.and_then(Segment::number).unwrap_or(0) + 1;
+        let next_number = finished.and_then(Segment::number).unwrap_or(0).saturating_add(1);
         Ok((Self { path: path.to_owned(), dir, current, next_number }, found))
     }
 }
@@ -143,7 +143,7 @@ fn open_dir(path: &Path) -> Result<File, OpenError> {
     let dir = File::open(path).map_err(disk("open", path))?;
     let metadata = dir.metadata().map_err(disk("open", path))?;
     if !metadata.is_dir() {
-        return Err(OpenError::NotAThing { path: path.to_owned(), wanted: "directory" });
+        return Err(OpenError::WrongType { path: path.to_owned(), wanted: "directory" });
     }
     refuse_loose(path, &metadata, 0o700)?;
     Ok(dir)
@@ -166,7 +166,7 @@ fn open_current(path: &Path) -> Result<File, OpenError> {
         Err(source) => return Err(disk("open", path)(source)),
     };
     if !metadata.is_file() {
-        return Err(OpenError::NotAThing { path: path.to_owned(), wanted: "regular file" });
+        return Err(OpenError::WrongType { path: path.to_owned(), wanted: "regular file" });
     }
     refuse_loose(path, &metadata, 0o600)?;
     OpenOptions::new().read(true).append(true).open(path).map_err(disk("open", path))

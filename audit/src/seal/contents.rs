@@ -21,7 +21,7 @@ use crate::digest::Digest;
 /// One file, by its name within the folder.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Sealed {
-    pub path: Name,
+    pub path: PathName,
     #[serde(flatten)]
     pub content: Content,
 }
@@ -35,7 +35,7 @@ pub enum Content {
         sha256: Digest,
     },
     Link {
-        target: Name,
+        target: PathName,
     },
     /// A socket, a pipe or a device.
     Special,
@@ -45,12 +45,12 @@ pub enum Content {
 /// agent can give a file can be sealed.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Name {
+pub enum PathName {
     Bytes { base64: String },
     Text(String),
 }
 
-impl Name {
+impl PathName {
     fn new(path: &Path) -> Self {
         match path.to_str() {
             Some(text) => Self::Text(text.to_owned()),
@@ -84,7 +84,7 @@ pub(crate) fn list(dir: &Path) -> Result<Vec<Sealed>, ReadError> {
         .map(|path| {
             let content = content(&dir.join(&path))
                 .map_err(|source| ReadError { path: dir.join(&path), source })?;
-            Ok(Sealed { path: Name::new(&path), content })
+            Ok(Sealed { path: PathName::new(&path), content })
         })
         .collect()
 }
@@ -114,7 +114,7 @@ pub(crate) fn paths(dir: &Path) -> Result<Vec<PathBuf>, ReadError> {
 pub(crate) fn content(path: &Path) -> io::Result<Content> {
     let kind = path.symlink_metadata()?.file_type();
     if kind.is_symlink() {
-        return Ok(Content::Link { target: Name::new(&fs::read_link(path)?) });
+        return Ok(Content::Link { target: PathName::new(&fs::read_link(path)?) });
     }
     if !kind.is_file() {
         return Ok(Content::Special);

@@ -92,7 +92,7 @@ fn whatever_an_agent_leaves_is_sealed_and_nothing_is_followed_or_opened() {
         let found = sealed.files.iter().find(|file| file.path.path() == path);
         found.map(|file| file.content.clone()).unwrap()
     };
-    assert_eq!(of(b"outside"), Content::Link { target: Name::Text("/etc".to_owned()) });
+    assert_eq!(of(b"outside"), Content::Link { target: PathName::Text("/etc".to_owned()) });
     assert_eq!(of(b"socket"), Content::Special);
     assert_eq!(of(b"not\xffutf8"), Content::File { size: 1, sha256: Digest::of(b"x") });
     assert_eq!(of(b"seal.json"), Content::File { size: 7, sha256: Digest::of(b"a decoy") });
