@@ -36,7 +36,8 @@ use crate::time::Time;
 
 pub use entries::{Connection, Dns, Facts, Opened, Outcome, Request};
 pub use groups::{
-    Client, Decision, Destination, Failure, Handling, Http, Timing, Tls, Traffic, Verdict, WayIn,
+    Client, Decision, Destination, Failure, Handling, Http, NotAVerdict, Timing, Tls, Traffic,
+    Verdict, WayIn,
 };
 pub use notes::{
     Finding, Hold, HoldState, Limit, Note, Operator, PolicyLoaded, PolicyRefused, RunEnded,

@@ -3,8 +3,10 @@
 //! Every fact is optional because every step may be the one that fails: a
 //! connection refused for its destination never had a TLS version.
 
-use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 use crate::text::{Name, Text};
@@ -112,6 +114,31 @@ impl Verdict {
             Self::Ask => "ask",
             Self::Deny => "deny",
             Self::WouldDeny => "would_deny",
+        }
+    }
+}
+
+/// The text names no verdict.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("`{0}` is not a verdict; write one of: allow, ask, deny, would_deny")]
+pub struct NotAVerdict(Text<64>);
+
+/// ```
+/// use audit::Verdict;
+///
+/// assert_eq!("would_deny".parse(), Ok(Verdict::WouldDeny));
+/// assert!("denied".parse::<Verdict>().is_err());
+/// ```
+impl FromStr for Verdict {
+    type Err = NotAVerdict;
+
+    fn from_str(written: &str) -> Result<Self, NotAVerdict> {
+        match written {
+            "allow" => Ok(Self::Allow),
+            "ask" => Ok(Self::Ask),
+            "deny" => Ok(Self::Deny),
+            "would_deny" => Ok(Self::WouldDeny),
+            _ => Err(NotAVerdict(written.into())),
         }
     }
 }
