@@ -110,6 +110,12 @@ fn compile_list(
         let place = format!("net.{}[{number}]", list.field());
         match context.rule(list, &place, *at, value) {
             Ok((rule, note)) => {
+                if let Some(first) = rules.iter().find(|known| known.id == rule.id) {
+                    let line = first.written_at.line;
+                    let message =
+                        format!("`{}` names two rules; the first is on line {line}", rule.id);
+                    problems.push(context.source.problem(*at, place, message));
+                }
                 notes.extend(note);
                 rules.push(rule);
             }

@@ -9,7 +9,8 @@
 //! only settles which of several equal rules is named in the report.
 
 use crate::authority::Destination;
-use crate::index::{Bucket, Index, Spot, candidate, shape_at};
+use crate::fold::Folded;
+use crate::index::{Bucket, Index, Spot, shape_at};
 use crate::method::Method;
 use crate::path::RequestPath;
 use crate::query::Query;
@@ -94,26 +95,34 @@ impl Rules {
     }
 
     fn decide_method(&self, question: &Question<'_>) -> Decision<'_> {
-        let path = candidate(question.path);
-        let first = |verdict: Verdict, admit: &dyn Fn(&Rule) -> bool| -> Option<Spot> {
+        // Most policies have no deny by path: then nothing is folded.
+        let mut folded = None;
+        let mut first = |verdict: Verdict, admit: &dyn Fn(&Rule) -> bool| -> Option<Spot> {
             let mut best: Option<Spot> = None;
-            for bucket in self.index.buckets(&question.to.host) {
-                bucket.of(verdict).for_path(&path, |spot| {
-                    if best.is_some_and(|best| best <= spot) {
-                        return;
-                    }
-                    let Some((rule, shape)) = self.at(spot) else { return };
-                    if shape.fits(verdict, question) && admit(rule) {
-                        best = Some(spot);
-                    }
-                });
+            let mut consider = |spot: Spot| {
+                if best.is_some_and(|best| best <= spot) {
+                    return;
+                }
+                let Some((rule, shape)) = self.at(spot) else { return };
+                if shape.fits(verdict, question) && admit(rule) {
+                    best = Some(spot);
+                }
+            };
+            for spots in self.index.buckets(&question.to.host).map(|bucket| bucket.of(verdict)) {
+                spots.any_path().iter().copied().for_each(&mut consider);
+                if verdict == Verdict::Deny && spots.has_patterns() {
+                    let folded = folded.get_or_insert_with(|| Folded::of(question.path));
+                    folded.forms().for_each(|form| spots.by_pattern(form, &mut consider));
+                } else {
+                    spots.by_pattern(question.path.as_str(), &mut consider);
+                }
             }
             best
         };
-        let bound = || first(Verdict::Allow, &|rule| rule.secret.is_some()).is_some();
+        let bound = first(Verdict::Allow, &|rule| rule.secret.is_some()).is_some();
         [Verdict::Deny, Verdict::Ask, Verdict::Allow]
             .into_iter()
-            .find_map(|verdict| first(verdict, &|rule| !rule.spares_bound_secrets || !bound()))
+            .find_map(|verdict| first(verdict, &|rule| !(rule.spares_bound_secrets && bound)))
             .and_then(|spot| self.at(spot))
             .map_or(Decision::NO_RULE, |(rule, shape)| Decision::by(rule, shape))
     }

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use crate::decide::Admission;
-use crate::index::candidate;
 use crate::policy::Policy;
 use crate::rule::{Carries, Rule, Shape};
 use crate::target::Scheme;
@@ -140,7 +139,7 @@ fn lacking(shape: &Shape, asked: &Asked) -> &'static str {
     if !shape.methods.has(question.method) {
         return "method";
     }
-    if !shape.fits_path(&candidate(question.path), question.path) {
+    if !shape.fits_path(question.path) {
         return "path";
     }
     "query or headers"

@@ -65,6 +65,12 @@ impl PathPattern {
         self.glob.clone()
     }
 
+    /// The pattern in lower case, for denies: see [`crate::fold`].
+    pub(crate) fn folded(&self) -> Glob {
+        segments(&self.written.to_ascii_lowercase(), "a path pattern")
+            .expect("letters of another case leave a pattern a pattern")
+    }
+
     /// The pattern below another path: for registries that do not start at `/`.
     pub(crate) fn below(prefix: &RequestPath, rest: &str) -> Result<Self, NameError> {
         Self::parse(&format!("{}{rest}", prefix.as_str().trim_end_matches('/')))

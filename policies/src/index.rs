@@ -9,10 +9,9 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use globset::{Candidate, GlobSet, GlobSetBuilder};
+use globset::{GlobSet, GlobSetBuilder};
 
 use crate::authority::Host;
-use crate::path::RequestPath;
 use crate::pattern::HostPattern;
 use crate::rule::{Paths, Rule, Shape};
 use crate::verdict::Verdict;
@@ -69,19 +68,27 @@ impl Spots {
         &self.all
     }
 
-    /// Those whose path patterns admit `path`; in no particular order.
-    pub(crate) fn for_path(&self, path: &Candidate<'_>, mut each: impl FnMut(Spot)) {
-        for spot in &self.any_path {
-            each(*spot);
-        }
+    /// Those that name no path pattern.
+    pub(crate) fn any_path(&self) -> &[Spot] {
+        &self.any_path
+    }
+
+    /// Those whose path patterns admit `path`; in no particular order. Denies
+    /// are compiled in lower case: see [`crate::fold`].
+    pub(crate) fn by_pattern(&self, path: &str, mut each: impl FnMut(Spot)) {
         if self.patterns.is_empty() {
             return;
         }
-        for matched in self.by_pattern.matches_candidate(path) {
+        for matched in self.by_pattern.matches(path) {
             if let Some(spot) = self.patterns.get(matched) {
                 each(*spot);
             }
         }
+    }
+
+    /// Whether a path has to be looked at here at all.
+    pub(crate) fn has_patterns(&self) -> bool {
+        !self.patterns.is_empty()
     }
 }
 
@@ -108,7 +115,7 @@ impl Index {
         let buckets = buckets.chain(index.exact.values_mut()).chain(index.suffixes.values_mut());
         for bucket in buckets {
             for verdict in [Verdict::Deny, Verdict::Ask, Verdict::Allow] {
-                bucket.of_mut(verdict).compile(rules)?;
+                bucket.of_mut(verdict).compile(verdict, rules)?;
             }
         }
         Ok(index)
@@ -130,7 +137,7 @@ impl Index {
 }
 
 impl Spots {
-    fn compile(&mut self, rules: &[Rule]) -> Result<(), globset::Error> {
+    fn compile(&mut self, verdict: Verdict, rules: &[Rule]) -> Result<(), globset::Error> {
         let mut builder = GlobSetBuilder::new();
         for spot in &self.all {
             let Some(shape) = shape_at(rules, *spot) else { continue };
@@ -138,7 +145,10 @@ impl Spots {
                 Paths::Any | Paths::PythonFiles(_) => self.any_path.push(*spot),
                 Paths::Patterns(patterns) => {
                     for pattern in patterns {
-                        builder.add(pattern.glob());
+                        builder.add(match verdict {
+                            Verdict::Allow | Verdict::Ask => pattern.glob(),
+                            Verdict::Deny => pattern.folded(),
+                        });
                         self.patterns.push(*spot);
                     }
                 }
@@ -153,9 +163,4 @@ impl Spots {
 
 pub(crate) fn shape_at(rules: &[Rule], (rule, shape): Spot) -> Option<&Shape> {
     rules.get(rule)?.shapes.get(shape)
-}
-
-/// A path in the form the automata compare.
-pub(crate) fn candidate(path: &RequestPath) -> Candidate<'_> {
-    Candidate::new(path.as_str())
 }

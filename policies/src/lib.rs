@@ -15,6 +15,7 @@ mod compile;
 mod decide;
 mod document;
 mod explain;
+mod fold;
 mod from_text;
 mod glob;
 mod host;

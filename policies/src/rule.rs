@@ -227,12 +227,12 @@ impl Shape {
     }
 
     /// Whether the path fits, without the index's automaton; for explanations.
-    pub(crate) fn fits_path(&self, candidate: &globset::Candidate<'_>, path: &RequestPath) -> bool {
+    pub(crate) fn fits_path(&self, path: &RequestPath) -> bool {
         match &self.paths {
             Paths::Any => true,
             Paths::Patterns(patterns) => patterns
                 .iter()
-                .any(|pattern| pattern.glob().compile_matcher().is_match_candidate(candidate)),
+                .any(|pattern| pattern.glob().compile_matcher().is_match(path.as_str())),
             Paths::PythonFiles(files) => files.matches(path),
         }
     }

@@ -104,6 +104,34 @@ fn paths_are_judged_in_their_canonical_form() {
 }
 
 #[test]
+fn a_deny_by_path_is_not_dodged_by_spelling() {
+    check(
+        "allow: [h.example]
+         deny: [{host: h.example, paths: [/gists, '/Admin/**']}]",
+        &[
+            "GET https://h.example/gists",
+            "GET https://h.example/GISTS",
+            "GET https://h.example/gists/",
+            "GET https://h.example/gists;x=1",
+            "GET https://h.example/admin;a/users",
+            "GET https://h.example/ADMIN/users",
+            "GET https://h.example/%41dmin/users",
+            "GET https://h.example/gistsx",
+        ],
+        expect![[r#"
+            GET https://h.example/gists -> deny: net.deny[0]
+            GET https://h.example/GISTS -> deny: net.deny[0]
+            GET https://h.example/gists/ -> deny: net.deny[0]
+            GET https://h.example/gists;x=1 -> deny: net.deny[0]
+            GET https://h.example/admin;a/users -> deny: net.deny[0]
+            GET https://h.example/ADMIN/users -> deny: net.deny[0]
+            GET https://h.example/%41dmin/users -> deny: net.deny[0]
+            GET https://h.example/gistsx -> allow: net.allow[0]
+        "#]],
+    );
+}
+
+#[test]
 fn an_allow_wants_the_one_right_value_and_a_deny_any() {
     check(
         "allow: [{host: h.example, query: {service: git-*}}]

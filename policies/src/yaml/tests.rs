@@ -146,6 +146,14 @@ fn a_second_document_an_empty_file_and_broken_syntax_are_refused() {
 }
 
 #[test]
+fn no_key_is_dropped_silently() {
+    check("name: a\n\"\\0\": 1\n", expect![[r#"
+        f:2:1: \u{0}: there is no field `\u{0}`; known here: `name`, `on`, `mode`, `items`, `more`
+          2 | "\0": 1
+            | ^^^^"#]]);
+}
+
+#[test]
 fn nesting_is_bounded() {
     let deep = format!("name: {}{}\n", "[".repeat(100), "]".repeat(100));
     let problems = read::<Sample>(&Source::new("f", deep)).unwrap_err();

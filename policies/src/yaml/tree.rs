@@ -3,8 +3,12 @@
 //! Built from the parser's events, because only there is everything still
 //! visible: both places of a doubled key, a tag, an alias.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry::{Occupied, Vacant};
+
 use granit_parser::{Event, Marker, Parser, ScalarStyle, Span};
 
+use super::MOST_PROBLEMS;
 use crate::problems::{At, Problem, Problems, Source, did_you_mean};
 
 #[derive(Debug)]
@@ -105,8 +109,26 @@ struct Builder<'s> {
 
 /// A list or a mapping whose end has not been seen.
 enum Open {
-    List { at: At, items: Vec<Node>, refused: bool },
-    Map { at: At, entries: Vec<(Key, Node)>, key: Option<Key>, refused: bool },
+    List {
+        at: At,
+        items: Vec<Node>,
+        refused: bool,
+    },
+    Map {
+        at: At,
+        entries: Vec<(Key, Node)>,
+        /// The line of each key so far.
+        seen: HashMap<String, usize>,
+        key: Option<Pending>,
+        refused: bool,
+    },
+}
+
+/// A key whose value has not been seen.
+enum Pending {
+    Key(Key),
+    /// Reported already, or not worth a report of its own.
+    Unusable,
 }
 
 impl Builder<'_> {
@@ -131,7 +153,13 @@ impl Builder<'_> {
             }
             Event::MappingStart(_, anchor, tag) => {
                 let refused = self.refuse_extras(at, anchor != 0, tag.is_some());
-                self.open.push(Open::Map { at, entries: Vec::new(), key: None, refused });
+                self.open.push(Open::Map {
+                    at,
+                    entries: Vec::new(),
+                    seen: HashMap::new(),
+                    key: None,
+                    refused,
+                });
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(),
             Event::Alias(_) => {
@@ -144,6 +172,9 @@ impl Builder<'_> {
             }
             // Everything else is the frame around the document.
             _ => {}
+        }
+        if self.problems.len() >= MOST_PROBLEMS {
+            return false;
         }
         if self.open.len() > DEEPEST {
             self.problem(at, &format!("nested deeper than {DEEPEST} levels"));
@@ -174,42 +205,30 @@ impl Builder<'_> {
         match self.open.last_mut() {
             None => self.root = Some(node),
             Some(Open::List { items, .. }) => items.push(node),
-            Some(Open::Map { entries, key, .. }) => match key.take() {
-                Some(key) if key.text == UNUSABLE_KEY => {}
-                Some(key) => {
-                    let first = entries.iter().find(|(known, _)| known.text == key.text);
-                    if let Some((first, _)) = first {
-                        let message = format!(
-                            "`{}` stands twice; the first is on line {}",
-                            key.text, first.at.line
-                        );
-                        self.problem(key.at, &message);
-                    } else {
-                        entries.push((key, node));
-                    }
-                }
+            Some(Open::Map { entries, seen, key, .. }) => match key.take() {
                 None => {
-                    let at = node.at;
-                    let (text, fault) = match node.value {
-                        Value::Text(text) if text == "<<" => (
-                            UNUSABLE_KEY.to_owned(),
-                            Some("merge keys (`<<`) are not read; write the fields out"),
-                        ),
-                        Value::Text(text) => (text, None),
-                        Value::SetAside => (UNUSABLE_KEY.to_owned(), None),
-                        Value::Null => {
-                            (UNUSABLE_KEY.to_owned(), Some("a key is missing before `:`"))
-                        }
-                        _ => (
-                            UNUSABLE_KEY.to_owned(),
-                            Some("a key must be text; put it in quotes if it looks like a number"),
-                        ),
-                    };
-                    *key = Some(Key { at, text });
-                    if let Some(fault) = fault {
+                    let (pending, fault) = as_key(node);
+                    *key = Some(pending);
+                    if let Some((at, fault)) = fault {
                         self.problem(at, fault);
                     }
                 }
+                // The value goes with its key.
+                Some(Pending::Unusable) => {}
+                Some(Pending::Key(key)) => match seen.entry(key.text.clone()) {
+                    Vacant(place) => {
+                        place.insert(key.at.line);
+                        entries.push((key, node));
+                    }
+                    Occupied(first) => {
+                        let message = format!(
+                            "`{}` stands twice; the first is on line {}",
+                            key.text,
+                            first.get()
+                        );
+                        self.problem(key.at, &message);
+                    }
+                },
             },
         }
     }
@@ -239,12 +258,25 @@ impl Builder<'_> {
             .iter()
             .filter_map(|open| match open {
                 Open::List { items, .. } => Some(Step::Index(items.len())),
-                Open::Map { key, .. } => key.as_ref().map(|key| Step::Key(key.text.clone())),
+                Open::Map { key: Some(Pending::Key(key)), .. } => Some(Step::Key(key.text.clone())),
+                Open::Map { .. } => None,
             })
-            .filter(|step| *step != Step::Key(UNUSABLE_KEY.to_owned()))
             .collect();
         written(&steps)
     }
+}
+
+/// A node where a key stands, and what is wrong with it as a key.
+fn as_key(node: Node) -> (Pending, Option<(At, &'static str)>) {
+    let at = node.at;
+    let fault = match node.value {
+        Value::Text(text) if text != "<<" => return (Pending::Key(Key { at, text }), None),
+        Value::SetAside => return (Pending::Unusable, None),
+        Value::Text(_) => "merge keys (`<<`) are not read; write the fields out",
+        Value::Null => "a key is missing before `:`",
+        _ => "a key must be text; put it in quotes if it looks like a number",
+    };
+    (Pending::Unusable, Some((at, fault)))
 }
 
 /// Steps as people write them: `net.allow[2].host`.
@@ -303,10 +335,6 @@ fn place(start: &Marker, end: &Marker) -> At {
 }
 
 const START: At = At { line: 1, column: 1, width: 1 };
-
-/// A key that cannot be read still has a value, which must go with it. No
-/// file can spell this: a plain or quoted scalar never yields a NUL.
-const UNUSABLE_KEY: &str = "\0";
 
 /// A policy of five thousand rules takes about half a mebibyte.
 const LONGEST_TEXT: usize = 4 << 20;
