@@ -1,0 +1,77 @@
+//! How many questions are answered in one second.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{self, Instant};
+
+/// Admits so many a second, and counts the rest.
+#[derive(Debug)]
+pub(super) struct Flood {
+    bound: u32,
+    state: Mutex<State>,
+    rising: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    second_began: Instant,
+    admitted: u32,
+    dropped: u64,
+}
+
+impl Flood {
+    pub(super) fn new(bound: u32) -> Self {
+        let state = State { second_began: Instant::now(), admitted: 0, dropped: 0 };
+        Self { bound, state: Mutex::new(state), rising: Notify::new() }
+    }
+
+    /// Whether one more fits into this second.
+    pub(super) fn admits(&self) -> bool {
+        let mut state = self.state.lock();
+        let now = Instant::now();
+        if now.duration_since(state.second_began) >= SECOND {
+            state.second_began = now;
+            state.admitted = 0;
+        }
+        if state.admitted < self.bound {
+            state.admitted += 1;
+            return true;
+        }
+        state.dropped += 1;
+        self.rising.notify_one();
+        false
+    }
+
+    /// Waits until some were dropped, and a second longer, so that one number
+    /// stands for a whole second's worth.
+    pub(super) async fn dropped(&self) -> u64 {
+        loop {
+            self.rising.notified().await;
+            time::sleep(SECOND).await;
+            let dropped = std::mem::take(&mut self.state.lock().dropped);
+            if dropped > 0 {
+                return dropped;
+            }
+        }
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn beyond_the_bound_questions_are_dropped_and_counted_once() {
+        let flood = Flood::new(3);
+        assert_eq!((0..10).filter(|_| flood.admits()).count(), 3);
+        assert_eq!(flood.dropped().await, 7);
+
+        // A second has passed: there is room again, and nothing left to report.
+        assert!(flood.admits());
+        assert!(time::timeout(SECOND * 10, flood.dropped()).await.is_err());
+    }
+}

@@ -1,0 +1,133 @@
+//! The name server on real sockets.
+
+use hickory_proto::op::{Message, MessageType, OpCode, Query};
+use hickory_proto::rr::{Name, RecordType};
+
+use super::*;
+use crate::testing::{ALLOWED_TEST, Stage};
+
+const SETTINGS: config::Dns =
+    config::Dns { answer: None, ttl: Duration::from_secs(5), queries_per_second: 50 };
+
+fn question(name: &str, record: RecordType) -> Vec<u8> {
+    let mut message = Message::new(7, MessageType::Query, OpCode::Query);
+    let labels = name.split_terminator('.').map(str::as_bytes);
+    message.add_query(Query::query(Name::from_labels(labels).expect("they are labels"), record));
+    message.to_vec().expect("it can be written")
+}
+
+async fn ask_udp(server: SocketAddr, message: &[u8]) -> Message {
+    let client = UdpSocket::bind("127.0.0.1:0").await.expect("a port is free");
+    client.send_to(message, server).await.expect("loopback works");
+    let mut reply = [0; 1024];
+    let (length, from) = client.recv_from(&mut reply).await.expect("an answer comes");
+    assert_eq!(from, server);
+    Message::from_vec(&reply[..length]).expect("it can be read")
+}
+
+async fn start(stage: &Stage, settings: config::Dns) -> (Arc<NameServer>, SocketAddr) {
+    let server = Arc::new(NameServer::new(Arc::clone(&stage.gateway), settings));
+    let udp = UdpSocket::bind("127.0.0.1:0").await.expect("a port is free");
+    let at = udp.local_addr().expect("it is bound");
+    let tcp = TcpListener::bind(at).await.expect("the same port is free over TCP");
+    let serving = Arc::clone(&server);
+    tokio::spawn(async move { serving.serve_udp(udp).await });
+    tokio::spawn(Arc::clone(&server).serve_tcp(tcp));
+    (server, at)
+}
+
+// ATTACKS D1: a name is data on its way out, so it goes nowhere.
+#[tokio::test]
+async fn every_name_is_answered_with_the_address_that_was_asked_and_recorded() {
+    let stage = Stage::new(ALLOWED_TEST);
+    let (_server, at) = start(&stage, SETTINGS).await;
+    for name in ["allowed.test.", "c2VjcmV0.evil.test.", "127.0.0.1.", "a b.test."] {
+        let reply = ask_udp(at, &question(name, RecordType::A)).await;
+        let addresses: Vec<_> =
+            reply.answers.iter().map(|record| record.data.to_string()).collect();
+        assert_eq!(addresses, ["127.0.0.1"], "{name}");
+    }
+    let events = stage.events_of("dns").await;
+    let told: Vec<String> = events
+        .iter()
+        .map(|event| {
+            let field = |name: &str| event.get(name).and_then(|v| v.as_str()).unwrap_or("-");
+            let fields =
+                ["dns.question.name", "dns.response_code", "sluice.verdict", "sluice.reason"];
+            fields.map(field).join(" ")
+        })
+        .collect();
+    expect_test::expect![[r#"
+        allowed.test NOERROR - -
+        c2VjcmV0.evil.test NOERROR deny no_rule
+        127.0.0.1 NOERROR deny no_rule
+        a\040b.test NOERROR deny bad_authority"#]]
+    .assert_eq(&told.join("\n"));
+}
+
+#[tokio::test]
+async fn several_questions_are_answered_on_one_tcp_connection() {
+    let stage = Stage::new(ALLOWED_TEST);
+    let (_server, at) = start(&stage, SETTINGS).await;
+    let mut stream = TcpStream::connect(at).await.expect("it listens");
+    for record in [RecordType::A, RecordType::AAAA] {
+        let message = question("allowed.test.", record);
+        stream.write_u16(u16::try_from(message.len()).unwrap()).await.expect("it is open");
+        stream.write_all(&message).await.expect("it is open");
+        let reply = read_message(&mut stream).await.expect("it is open").expect("an answer comes");
+        let reply = Message::from_vec(&reply).expect("it can be read");
+        assert_eq!(reply.answers.len(), usize::from(record == RecordType::A));
+    }
+    // Longer than any question: the connection ends instead of waiting for it.
+    stream.write_u16(u16::MAX).await.expect("it is open");
+    assert!(read_message(&mut stream).await.expect("it ends in order").is_none());
+    assert_eq!(stage.events_of("dns").await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_flood_is_dropped_and_recorded_as_one_number() {
+    let stage = Stage::new(ALLOWED_TEST);
+    let settings = config::Dns { queries_per_second: 10, ..SETTINGS };
+    let server = NameServer::new(Arc::clone(&stage.gateway), settings);
+    let peer = SocketAddr::from(([127, 0, 0, 1], 9));
+    let message = question("evil.test.", RecordType::A);
+    time::pause();
+    let answered = (0..1000)
+        .filter(|_| server.reply(&message, peer, Ipv4Addr::LOCALHOST, Transport::Udp).is_some())
+        .count();
+    assert_eq!(answered, 10);
+    let reporting = server.report_drops();
+    assert!(time::timeout(Duration::from_secs(5), reporting).await.is_err(), "it never ends");
+    time::resume();
+
+    assert_eq!(stage.events_of("dns").await.len(), 10);
+    let limits = stage.events_of("limit").await;
+    let [limit] = limits.as_slice() else { panic!("one record stands for all: {limits:?}") };
+    assert_eq!(limit["sluice.limit.name"], "dns.queries_per_second");
+    assert_eq!(limit["sluice.limit.reached"], 1000);
+}
+
+#[tokio::test]
+async fn what_cannot_be_recorded_is_not_answered() {
+    let stage = Stage::new(ALLOWED_TEST);
+    let server = NameServer::new(Arc::clone(&stage.gateway), SETTINGS);
+    stage.gateway.log.close().await.expect("the log can be ended");
+    let peer = SocketAddr::from(([127, 0, 0, 1], 9));
+    let message = question("allowed.test.", RecordType::A);
+    assert_eq!(server.reply(&message, peer, Ipv4Addr::LOCALHOST, Transport::Udp), None);
+}
+
+#[test]
+fn an_address_that_is_none_is_never_the_answer() {
+    let told = config::Dns { answer: Some(Ipv4Addr::new(10, 0, 0, 2)), ..SETTINGS };
+    for (local, alone) in [
+        ("10.89.0.2:53", Some(Ipv4Addr::new(10, 89, 0, 2))),
+        ("0.0.0.0:53", None),
+        ("[::1]:53", None),
+        ("[::ffff:10.89.0.2]:53", Some(Ipv4Addr::new(10, 89, 0, 2))),
+    ] {
+        let local = local.parse().expect("it is an address");
+        assert_eq!(NameServer::answer_at(&SETTINGS, local), alone, "{local}");
+        assert_eq!(NameServer::answer_at(&told, local), told.answer);
+    }
+}

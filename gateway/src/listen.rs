@@ -1,0 +1,143 @@
+//! Step 1 of 10: accept connections, never more than we can serve.
+//!
+//! Goes to [`crate::lifecycle::serve`], one task per connection. An error in a
+//! connection ends that connection; only a drain ends this loop.
+//!
+//! One loop accepts for all ways in. Were there one per listener, each would
+//! have to hold a room of its own while it waits, and a busy listener would find
+//! the rooms of the idle ones taken.
+
+mod bind;
+mod inherited;
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use audit::WayIn;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::{select, time};
+use tracing::{debug, warn};
+
+use crate::gateway::Gateway;
+pub use bind::BindError;
+pub(crate) use bind::{Bound, bind};
+pub use inherited::Inherited;
+
+/// A connection that was accepted, and all that is known of it.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: SocketAddr,
+    /// The address it was made to. On a captured port it says nothing of whom
+    /// the client meant: every name was answered with it.
+    pub(crate) local: SocketAddr,
+    pub(crate) way: Way,
+}
+
+/// How a connection came in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Way {
+    CapturedHttp,
+    CapturedHttps,
+    Proxy,
+    Socks,
+}
+
+impl From<Way> for WayIn {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::CapturedHttp => Self::CapturedHttp,
+            Way::CapturedHttps => Self::CapturedHttps,
+            Way::Proxy => Self::Proxy,
+            Way::Socks => Self::Socks5,
+        }
+    }
+}
+
+/// Accepts until told to drain, and hands each connection to `serve`.
+///
+/// Returning means that nobody is let in any more. Those inside go on; they have
+/// ended when every room is free again.
+pub(crate) async fn listen<F>(
+    listeners: Vec<(Way, TcpListener)>,
+    gateway: Arc<Gateway>,
+    serve: impl Fn(Accepted, Arc<Gateway>) -> F,
+    mut draining: watch::Receiver<bool>,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut next_first = 0;
+    loop {
+        // Wait for room before accepting. A connection we cannot serve yet costs
+        // nothing in the kernel's queue, and a file descriptor in ours.
+        let next = async {
+            let room = gateway.limits.room().await;
+            (room, poll_fn(|context| accept_any(&listeners, next_first, context)).await)
+        };
+        let (room, accepted) = select! {
+            next = next => next,
+            _ = draining.wait_for(|draining| *draining) => return,
+        };
+        next_first += 1;
+        match accepted {
+            Ok((way, stream, peer)) => match accepted_on(way, stream, peer) {
+                Ok(accepted) => {
+                    gateway.metrics.accepted(way.into());
+                    let served = serve(accepted, Arc::clone(&gateway));
+                    tokio::spawn(async move {
+                        served.await;
+                        drop(room);
+                    });
+                }
+                // It was gone before we could ask.
+                Err(err) => debug!(%peer, %err, "a connection ended at once"),
+            },
+            Err(err) => back_off("listen", &err).await,
+        }
+    }
+}
+
+/// Polls every listener, beginning with another one each time: a flood at one
+/// does not keep the others out.
+fn accept_any(
+    listeners: &[(Way, TcpListener)],
+    first: usize,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<(Way, TcpStream, SocketAddr)>> {
+    let count = listeners.len();
+    for (way, listener) in listeners.iter().cycle().skip(first % count.max(1)).take(count) {
+        if let Poll::Ready(accepted) = listener.poll_accept(context) {
+            return Poll::Ready(accepted.map(|(stream, peer)| (*way, stream, peer)));
+        }
+    }
+    Poll::Pending
+}
+
+fn accepted_on(way: Way, stream: TcpStream, peer: SocketAddr) -> io::Result<Accepted> {
+    stream.set_nodelay(true)?;
+    let local = stream.local_addr()?;
+    Ok(Accepted { stream, peer, local, way })
+}
+
+/// Waits a moment before trying again.
+///
+/// What fails an accept is the connection itself, which is gone by now, or a
+/// lack of file descriptors or memory, which does not get better by asking at
+/// full speed.
+pub(crate) async fn back_off(at: &'static str, err: &io::Error) {
+    if matches!(err.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) {
+        return;
+    }
+    warn!(at, %err, "cannot accept; waiting a moment");
+    time::sleep(PAUSE).await;
+}
+
+const PAUSE: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! From what the settings say to sockets that listen.
+//!
+//! An inherited socket is believed only as far as it can be measured: it must be
+//! a listening TCP socket, or for names a TCP or UDP one. Whoever planted it has
+//! chosen the network it stands on, and that is the point of planting it.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use super::Way;
+use super::inherited::{Inherited, InheritedError, Planted};
+use crate::config::{self, Door, Fd, Listen};
+use crate::dns::NameServer;
+
+/// Every listener of a gateway, bound and not yet accepting.
+#[derive(Debug, Default)]
+pub(crate) struct Bound {
+    pub(crate) connections: Vec<(Way, TcpListener)>,
+    pub(crate) names_tcp: Vec<TcpListener>,
+    pub(crate) names_udp: Vec<UdpSocket>,
+}
+
+/// Why a listener is not there.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    #[error("cannot listen on {address}")]
+    Bind { address: SocketAddr, source: io::Error },
+    #[error("{0}")]
+    Inherited(#[from] InheritedError),
+    #[error(
+        "names asked at {local} ({door}) have no IPv4 address to be answered with; write `dns: {{answer: ADDRESS}}`"
+    )]
+    NoAnswer { door: Door, local: SocketAddr },
+    #[error("{fd} is a UDP socket, and connections come in over TCP")]
+    NotForConnections { fd: Fd },
+    #[error("{fd} is a TCP socket that does not listen; plant it after `listen(2)`")]
+    NotListening { fd: Fd },
+}
+
+/// Binds every door, or says which one cannot be.
+pub(crate) fn bind(
+    listen: &Listen,
+    dns: &config::Dns,
+    inherited: &mut Inherited,
+) -> Result<Bound, BindError> {
+    let mut bound = Bound::default();
+    for (way, doors) in [
+        (Way::Proxy, &listen.proxy),
+        (Way::Socks, &listen.socks),
+        (Way::CapturedHttp, &listen.http),
+        (Way::CapturedHttps, &listen.https),
+    ] {
+        for door in doors {
+            bound.open(way, door, inherited)?;
+        }
+    }
+    for door in &listen.dns {
+        bound.open_for_names(door, dns, inherited)?;
+    }
+    Ok(bound)
+}
+
+impl Bound {
+    fn open(&mut self, way: Way, door: &Door, inherited: &mut Inherited) -> Result<(), BindError> {
+        match door {
+            Door::Address(address) => self.connections.push((way, tcp(*address)?)),
+            Door::Inherited(fd) => {
+                for planted in inherited.take(fd)? {
+                    match planted {
+                        Planted::Tcp(listener) => {
+                            self.connections.push((way, listening(fd, listener)?));
+                        }
+                        Planted::Udp(_) => {
+                            return Err(BindError::NotForConnections { fd: fd.clone() });
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn open_for_names(
+        &mut self,
+        door: &Door,
+        dns: &config::Dns,
+        inherited: &mut Inherited,
+    ) -> Result<(), BindError> {
+        let answerable = |local: io::Result<SocketAddr>| {
+            let local = local.unwrap_or_else(|_| (Ipv4Addr::UNSPECIFIED, 0).into());
+            match NameServer::answer_at(dns, local) {
+                Some(_) => Ok(()),
+                None => Err(BindError::NoAnswer { door: door.clone(), local }),
+            }
+        };
+        match door {
+            Door::Address(address) => {
+                let by_udp = udp(*address)?;
+                // The same port for both, also when the kernel chose it.
+                let local = by_udp.local_addr().unwrap_or(*address);
+                answerable(Ok(local))?;
+                self.names_tcp.push(tcp(local)?);
+                self.names_udp.push(by_udp);
+            }
+            Door::Inherited(fd) => {
+                for planted in inherited.take(fd)? {
+                    match planted {
+                        Planted::Tcp(listener) => {
+                            answerable(listener.local_addr())?;
+                            self.names_tcp.push(listening(fd, listener)?);
+                        }
+                        Planted::Udp(socket) => {
+                            answerable(socket.local_addr())?;
+                            self.names_udp.push(socket);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn listening(fd: &Fd, listener: TcpListener) -> Result<TcpListener, BindError> {
+    match SockRef::from(&listener).is_listener() {
+        Ok(true) => Ok(listener),
+        Ok(false) | Err(_) => Err(BindError::NotListening { fd: fd.clone() }),
+    }
+}
+
+fn tcp(address: SocketAddr) -> Result<TcpListener, BindError> {
+    let open = || {
+        let socket = socket(address, Type::STREAM, Protocol::TCP)?;
+        // A gateway that restarts must not wait for the connections of the last.
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(TcpListener::from(socket))
+    };
+    open().map_err(|source| BindError::Bind { address, source })
+}
+
+fn udp(address: SocketAddr) -> Result<UdpSocket, BindError> {
+    let open = || {
+        let socket = socket(address, Type::DGRAM, Protocol::UDP)?;
+        socket.bind(&address.into())?;
+        Ok(UdpSocket::from(socket))
+    };
+    open().map_err(|source| BindError::Bind { address, source })
+}
+
+fn socket(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
+    if address.is_ipv6() {
+        // `[::]` is every IPv6 address, not every address.
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Connections that wait for room wait here.
+const BACKLOG: i32 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DNS: config::Dns = config::Dns {
+        answer: None,
+        ttl: std::time::Duration::from_secs(5),
+        queries_per_second: 10,
+    };
+
+    fn door(written: &str) -> Vec<Door> {
+        vec![Door::try_from(written.to_owned()).expect("it is a door")]
+    }
+
+    #[test]
+    fn names_are_answered_on_one_port_over_both_protocols() {
+        let listen = Listen { dns: door("127.0.0.1:0"), ..Listen::default() };
+        let bound = bind(&listen, &DNS, &mut Inherited::nothing()).expect("the port is free");
+        let tcp = bound.names_tcp.first().and_then(|socket| socket.local_addr().ok());
+        let udp = bound.names_udp.first().and_then(|socket| socket.local_addr().ok());
+        assert_eq!(tcp, udp);
+        assert!(tcp.is_some_and(|address| address.port() != 0));
+    }
+
+    #[test]
+    fn a_taken_address_is_named() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = taken.local_addr().expect("it is bound").to_string();
+        let listen = Listen { proxy: door(&address), ..Listen::default() };
+        let err = bind(&listen, &DNS, &mut Inherited::nothing()).expect_err("it is taken");
+        assert_eq!(err.to_string(), format!("cannot listen on {address}"));
+    }
+
+    #[test]
+    fn a_socket_that_was_not_planted_is_not_found() {
+        let listen = Listen { https: door("fd:https"), ..Listen::default() };
+        let err = bind(&listen, &DNS, &mut Inherited::nothing()).expect_err("nothing is there");
+        assert_eq!(
+            err.to_string(),
+            "fd:https was not inherited; LISTEN_FDS names no sockets, so whoever starts the gateway planted none"
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! The sockets we were started with.
+//!
+//! This is systemd's protocol: `LISTEN_FDS` counts the sockets, from file
+//! descriptor 3 on, and `LISTEN_FDNAMES` may name them. A descriptor that was not
+//! counted is not touched, whatever the settings say: it may be anything.
+
+use std::env;
+use std::fmt;
+use std::io;
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::RawFd;
+
+use listenfd::ListenFd;
+
+use crate::config::Fd;
+
+/// What was handed over and not yet taken.
+pub struct Inherited {
+    fds: ListenFd,
+    first: RawFd,
+    /// One per socket, as far as they have names.
+    names: Vec<String>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) enum Planted {
+    Tcp(TcpListener),
+    Udp(UdpSocket),
+}
+
+/// Why an inherited socket cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum InheritedError {
+    #[error("{fd} was inherited, and is not a TCP or UDP socket that can be used")]
+    NotASocket { fd: Fd, source: io::Error },
+    #[error("{fd} was not inherited; {there}")]
+    NotInherited { fd: Fd, there: There },
+}
+
+/// What is there instead.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct There {
+    first: RawFd,
+    names: Vec<String>,
+    count: usize,
+}
+
+impl Inherited {
+    /// Takes over what the environment says we were handed.
+    ///
+    /// To be called first thing, while there is one thread: it removes the
+    /// variables, so that no child believes the sockets are its own.
+    pub fn from_env() -> Self {
+        let first = env::var(FIRST_FD).ok().and_then(|first| first.parse().ok()).unwrap_or(3);
+        let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
+        let names = names.split(':').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        Self { fds: ListenFd::from_env(), first, names }
+    }
+
+    /// Nothing was handed over.
+    pub fn nothing() -> Self {
+        Self { fds: ListenFd::empty(), first: 3, names: Vec::new() }
+    }
+
+    /// The socket with that number, or every socket of that name: one name may
+    /// stand for a TCP and a UDP socket of the same port.
+    pub(crate) fn take(&mut self, fd: &Fd) -> Result<Vec<Planted>, InheritedError> {
+        let indexes: Vec<usize> = match fd {
+            Fd::Number(number) => number
+                .checked_sub(self.first)
+                .and_then(|n| usize::try_from(n).ok())
+                .into_iter()
+                .collect(),
+            Fd::Name(name) => {
+                let named = self.names.iter().enumerate().filter(|(_, known)| *known == name);
+                named.map(|(index, _)| index).collect()
+            }
+        };
+        let mut planted = Vec::new();
+        for index in indexes {
+            planted.extend(self.take_at(index, fd)?);
+        }
+        if planted.is_empty() {
+            let there =
+                There { first: self.first, names: self.names.clone(), count: self.fds.len() };
+            return Err(InheritedError::NotInherited { fd: fd.clone(), there });
+        }
+        Ok(planted)
+    }
+
+    fn take_at(&mut self, index: usize, fd: &Fd) -> Result<Option<Planted>, InheritedError> {
+        let unusable = |source| InheritedError::NotASocket { fd: fd.clone(), source };
+        // Asking for the wrong kind leaves it where it is.
+        if let Ok(listener) = self.fds.take_tcp_listener(index) {
+            let Some(listener) = listener else { return Ok(None) };
+            listener.set_nonblocking(true).map_err(unusable)?;
+            return Ok(Some(Planted::Tcp(listener)));
+        }
+        let socket = self.fds.take_udp_socket(index).map_err(unusable)?;
+        let Some(socket) = socket else { return Ok(None) };
+        socket.set_nonblocking(true).map_err(unusable)?;
+        Ok(Some(Planted::Udp(socket)))
+    }
+}
+
+impl fmt::Debug for Inherited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inherited")
+            .field("first", &self.first)
+            .field("count", &self.fds.len())
+            .field("names", &self.names)
+            .finish()
+    }
+}
+
+impl fmt::Display for There {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, names, count } = self;
+        if *count == 0 {
+            return f.write_str(
+                "LISTEN_FDS names no sockets, so whoever starts the gateway planted none",
+            );
+        }
+        write!(f, "there are {count}, from fd:{first} on")?;
+        if names.is_empty() { Ok(()) } else { write!(f, ", called `{}`", names.join("`, `")) }
+    }
+}
+
+/// Where the count begins, if not at 3. Only `systemfd` and tests say so.
+const FIRST_FD: &str = "LISTEN_FDS_FIRST_FD";

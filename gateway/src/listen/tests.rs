@@ -1,0 +1,100 @@
+//! Accepting, and stopping to.
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::limits::Bounds;
+use crate::testing::{ALLOWED_TEST, Stage};
+
+async fn door() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let at = listener.local_addr().expect("it is bound");
+    (listener, at)
+}
+
+/// Serves by handing the connection to the test.
+fn hand_over(to: mpsc::UnboundedSender<Accepted>) -> impl Fn(Accepted, Arc<Gateway>) -> Held {
+    move |accepted, _| {
+        let to = to.clone();
+        Box::pin(async move {
+            let mut stream = accepted.stream;
+            let (way, peer, local) = (accepted.way, accepted.peer, accepted.local);
+            let mut byte = [0];
+            let ended = stream.read(&mut byte).await;
+            assert!(ended.is_ok());
+            to.send(Accepted { stream, peer, local, way }).expect("the test is there");
+        })
+    }
+}
+
+type Held = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+#[tokio::test]
+async fn each_way_in_is_told_apart() {
+    let stage = Stage::new(ALLOWED_TEST);
+    let ((proxy, at_proxy), (https, at_https)) = (door().await, door().await);
+    let (sender, mut served) = mpsc::unbounded_channel();
+    let (_stop, draining) = watch::channel(false);
+    let doors = vec![(Way::Proxy, proxy), (Way::CapturedHttps, https)];
+    tokio::spawn(listen(doors, Arc::clone(&stage.gateway), hand_over(sender), draining));
+
+    for (at, way) in [(at_https, Way::CapturedHttps), (at_proxy, Way::Proxy)] {
+        let mut client = TcpStream::connect(at).await.expect("it listens");
+        client.write_all(b"x").await.expect("it is open");
+        let accepted = served.recv().await.expect("it is served");
+        assert_eq!((accepted.way, accepted.local), (way, at));
+        assert_eq!(accepted.peer, client.local_addr().expect("it is connected"));
+        assert!(accepted.stream.nodelay().expect("it can be asked"));
+    }
+}
+
+#[tokio::test]
+async fn who_finds_no_room_waits_outside_and_is_let_in_later() {
+    let bounds = Bounds { connections: 1, ..Bounds::default() };
+    let stage = Stage::with_bounds(ALLOWED_TEST, bounds);
+    let (listener, at) = door().await;
+    let (sender, mut served) = mpsc::unbounded_channel();
+    let (_stop, draining) = watch::channel(false);
+    let doors = vec![(Way::Proxy, listener)];
+    tokio::spawn(listen(doors, Arc::clone(&stage.gateway), hand_over(sender), draining));
+
+    let mut first = TcpStream::connect(at).await.expect("it listens");
+    let mut second = TcpStream::connect(at).await.expect("the kernel takes it");
+    second.write_all(b"2").await.expect("the kernel takes it");
+    // The second has spoken and the first has not, and still the first is served.
+    first.write_all(b"1").await.expect("it is open");
+    let served_first = served.recv().await.expect("it is served");
+    assert_eq!(served_first.peer, first.local_addr().expect("it is connected"));
+    let served_second = served.recv().await.expect("there is room now");
+    assert_eq!(served_second.peer, second.local_addr().expect("it is connected"));
+}
+
+#[tokio::test]
+async fn a_drain_lets_nobody_in_and_waits_for_who_is() {
+    let stage = Stage::new(ALLOWED_TEST);
+    let (listener, at) = door().await;
+    let (sender, mut served) = mpsc::unbounded_channel();
+    let (stop, draining) = watch::channel(false);
+    let doors = vec![(Way::Socks, listener)];
+    let gateway = Arc::clone(&stage.gateway);
+    let listening = tokio::spawn(listen(doors, gateway, hand_over(sender), draining));
+
+    let mut inside = TcpStream::connect(at).await.expect("it listens");
+    while stage.gateway.limits.open_connections() < 2 {
+        // One room for the connection inside, one held for the next.
+        tokio::task::yield_now().await;
+    }
+    stop.send(true).expect("it listens");
+    listening.await.expect("it ends in order");
+    assert!(TcpStream::connect(at).await.is_err(), "nobody is let in any more");
+
+    let all_free = stage.gateway.limits.all_rooms_free();
+    tokio::pin!(all_free);
+    let waiting =
+        std::future::poll_fn(|context| Poll::Ready(all_free.as_mut().poll(context))).await;
+    assert!(waiting.is_pending(), "one is still inside");
+    inside.write_all(b"x").await.expect("it is still served");
+    served.recv().await.expect("it is still served");
+    all_free.await;
+}

@@ -1,0 +1,77 @@
+//! A gateway for tests, made of the real parts.
+
+use std::sync::Arc;
+
+use certs::{Authority, Lifetime, Serving};
+use policies::{NoFiles, Source};
+use tempfile::TempDir;
+
+use crate::dial::{Dialer, Settings};
+use crate::gateway::{Gateway, PolicyCell};
+use crate::limits::{Bounds, Limits};
+use crate::metrics::Metrics;
+
+/// A gateway, and the directory its audit log is in.
+pub(crate) struct Stage {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) directory: TempDir,
+}
+
+impl Stage {
+    /// A gateway under the policy in `text`.
+    pub(crate) fn new(text: &str) -> Self {
+        Self::with_bounds(text, Bounds::default())
+    }
+
+    pub(crate) fn with_bounds(text: &str, bounds: Bounds) -> Self {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let policy = policies::read(&Source::new("test.policy.yaml", text), &NoFiles)
+            .unwrap_or_else(|problems| panic!("{problems}"));
+        let audit_folder = directory.path().join("audit");
+        let (log, _) = audit::Log::open(&audit_folder, audit::Options::new("test"))
+            .expect("a log can be opened");
+        let authority = Authority::in_memory("test", Lifetime::default()).expect("keys are made");
+        let limits = Limits::new(bounds, &policy.net.limits);
+        let gateway = Gateway::new(
+            PolicyCell::new(policy, "hash"),
+            Serving::new(Arc::new(authority)).expect("leaves can be minted"),
+            Dialer::new(Settings::default()).expect("the bundled roots are there"),
+            log,
+            limits,
+            Metrics::new(),
+        );
+        Self { gateway: Arc::new(gateway), directory }
+    }
+
+    /// What the log holds by now, after ending it.
+    pub(crate) async fn events(&self) -> Vec<serde_json::Value> {
+        match self.gateway.log.close().await {
+            // It may have been ended before.
+            Ok(_) | Err(audit::Unavailable::Closed) => {}
+            Err(err) => panic!("{err}"),
+        }
+        let mut events = Vec::new();
+        let folder = self.directory.path().join("audit");
+        for file in std::fs::read_dir(folder).expect("the folder is there") {
+            let path = file.expect("it can be listed").path();
+            if path.extension().is_some_and(|ending| ending == "jsonl") {
+                let text = std::fs::read_to_string(path).expect("it can be read");
+                let lines =
+                    text.lines().map(|line| serde_json::from_str(line).expect("it is JSON"));
+                events.extend(lines);
+            }
+        }
+        events
+    }
+
+    /// The events of one kind.
+    pub(crate) async fn events_of(&self, kind: &str) -> Vec<serde_json::Value> {
+        let mut events = self.events().await;
+        events.retain(|event| event.get("kind").and_then(|kind| kind.as_str()) == Some(kind));
+        events
+    }
+}
+
+/// A policy that lets `allowed.test` pass and nothing else.
+pub(crate) const ALLOWED_TEST: &str =
+    "version: 1\nname: stage\nnet:\n  enabled: true\n  allow: [allowed.test]\n";
