@@ -1,0 +1,252 @@
+//! One event in one line, for a person.
+//!
+//! The columns are those of a request. Other kinds say what they are where a
+//! request says its method, and put into the same columns what they have.
+//! Whatever came from outside is made harmless here: a path cannot fake a row.
+
+use std::fmt;
+
+use audit::event::{Decision, Destination, Http, Traffic};
+use audit::{Event, Verdict, What};
+
+use crate::console::{Console, Tone};
+use crate::shown::Shown;
+
+/// A longer path is cut: `show` has the whole.
+const LONGEST_TARGET: usize = 100;
+
+/// The line above the rows.
+pub(super) fn heading(console: &Console) -> String {
+    let heading = Row {
+        time: "TIME".to_owned(),
+        run: "RUN".to_owned(),
+        verdict: "VERDICT".to_owned(),
+        what: "METHOD".to_owned(),
+        target: "TARGET".to_owned(),
+        status: "STATUS".to_owned(),
+        rule: "RULE".to_owned(),
+        reason: "REASON".to_owned(),
+        bytes: "SENT/RECEIVED".to_owned(),
+        id: "ID".to_owned(),
+    };
+    console.toned(Tone::Faint, heading)
+}
+
+/// One event's line.
+pub(super) fn of(event: &Event, console: &Console) -> String {
+    let row = Row::of(event).to_string();
+    match verdict_of(&event.what) {
+        Some(Verdict::Deny) => console.toned(Tone::Bad, row),
+        Some(Verdict::Ask | Verdict::WouldDeny) => console.toned(Tone::Warn, row),
+        Some(Verdict::Allow) | None => row,
+    }
+}
+
+#[derive(Debug, Default)]
+struct Row {
+    time: String,
+    run: String,
+    verdict: String,
+    what: String,
+    target: String,
+    status: String,
+    rule: String,
+    reason: String,
+    bytes: String,
+    id: String,
+}
+
+impl Row {
+    fn of(event: &Event) -> Self {
+        let row = Self {
+            time: format!("{:.3}", event.time.timestamp()),
+            run: event.run.to_string(),
+            verdict: verdict_of(&event.what).map_or("", Verdict::as_str).to_owned(),
+            what: event.what.kind().to_string(),
+            id: event.id.to_string(),
+            ..Self::default()
+        };
+        match &event.what {
+            What::Connection(it) => row.to(&it.destination).by(&it.decision).moved(&it.traffic),
+            What::Dns(it) => {
+                Self { target: text(&it.name), status: text(&it.response), ..row.by(&it.decision) }
+            }
+            What::Finding(it) => Self {
+                reason: text(&it.pattern),
+                status: if it.stopped { "stopped".to_owned() } else { "seen".to_owned() },
+                ..row.to(&it.destination).by(&it.decision)
+            },
+            What::Hold(it) => Self {
+                status: format!("{:?}", it.state).to_lowercase(),
+                ..row.asks(&it.http, &it.destination).by(&it.decision)
+            },
+            What::Limit(it) => Self {
+                reason: it.name.to_string(),
+                status: format!("{}/{}", it.reached, it.value),
+                ..row.to(&it.destination)
+            },
+            What::LogClosed(it) => Self { target: format!("{} lines", it.lines), ..row },
+            What::LogStarted(it) => Self { target: it.writer.to_string(), ..row },
+            What::Opened(it) => Self {
+                status: "opened".to_owned(),
+                ..row.asks(&it.http, &it.destination).by(&it.decision)
+            },
+            What::Operator(it) => Self {
+                target: it.action.to_string(),
+                status: if it.accepted { "done".to_owned() } else { "refused".to_owned() },
+                reason: text(&it.user),
+                ..row
+            },
+            What::PolicyLoaded(it) => Self {
+                target: it.name.as_ref().unwrap_or(&it.hash).to_string(),
+                status: format!("{} rules", it.rules),
+                ..row
+            },
+            What::PolicyRefused(it) => {
+                Self { target: text(&it.file), reason: cut(it.detail.as_str()), ..row }
+            }
+            What::Recovered(it) => Self { target: format!("{} bytes cut off", it.bytes), ..row },
+            What::Request(it) => Self {
+                status: match it.http.status {
+                    Some(status) => status.to_string(),
+                    None => it.outcome.as_str().to_owned(),
+                },
+                ..row.asks(&it.http, &it.destination).by(&it.decision).moved(&it.traffic)
+            },
+            What::RunEnded(it) => Self {
+                status: it.exit_code.map(|code| format!("exit {code}")).unwrap_or_default(),
+                reason: text(&it.reason),
+                ..row
+            },
+            What::RunStarted(it) => Self { target: it.executable.to_string(), ..row },
+            What::SegmentStarted(it) => Self { target: it.previous.to_string(), ..row },
+        }
+    }
+
+    fn to(self, destination: &Destination) -> Self {
+        let mut target = text(&destination.host);
+        if let Some(port) = destination.port.filter(|port| !matches!(port, 80 | 443)) {
+            target.push_str(&format!(":{port}"));
+        }
+        Self { target, ..self }
+    }
+
+    fn asks(self, http: &Http, destination: &Destination) -> Self {
+        let row = self.to(destination);
+        let mut target = row.target;
+        target.push_str(&text(&http.path));
+        if let Some(query) = &http.query {
+            target.push_str(&format!("?{query}"));
+        }
+        let what = http.method.as_ref().map_or(row.what, ToString::to_string);
+        Self { target, what, ..row }
+    }
+
+    fn by(self, decision: &Decision) -> Self {
+        Self { rule: text(&decision.rule), reason: text(&decision.reason), ..self }
+    }
+
+    fn moved(self, traffic: &Traffic) -> Self {
+        Self { bytes: format!("{}/{}", traffic.sent, traffic.received), ..self }
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns = [
+            (&self.time, 24),
+            (&self.run, 12),
+            (&self.verdict, 7),
+            (&self.what, 10),
+            (&cut(&self.target), 44),
+            (&self.status, 8),
+            (&self.rule, 18),
+            (&self.reason, 12),
+            (&self.bytes, 13),
+        ];
+        for (text, width) in columns {
+            let shown = if text.is_empty() { "-".to_owned() } else { Shown(text).to_string() };
+            write!(f, "{shown:width$}  ")?;
+        }
+        write!(f, "{}", self.id)
+    }
+}
+
+fn verdict_of(what: &What) -> Option<Verdict> {
+    match what {
+        What::Connection(it) => it.decision.verdict,
+        What::Dns(it) => it.decision.verdict,
+        What::Finding(it) => it.decision.verdict,
+        What::Hold(it) => it.decision.verdict,
+        What::Opened(it) => it.decision.verdict,
+        What::Request(it) => it.decision.verdict,
+        What::Limit(_)
+        | What::LogClosed(_)
+        | What::LogStarted(_)
+        | What::Operator(_)
+        | What::PolicyLoaded(_)
+        | What::PolicyRefused(_)
+        | What::Recovered(_)
+        | What::RunEnded(_)
+        | What::RunStarted(_)
+        | What::SegmentStarted(_) => None,
+    }
+}
+
+fn text(written: &Option<impl fmt::Display>) -> String {
+    written.as_ref().map(ToString::to_string).unwrap_or_default()
+}
+
+fn cut(text: &str) -> String {
+    if text.chars().count() <= LONGEST_TARGET {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(LONGEST_TARGET - 3).collect();
+    format!("{kept}...")
+}
+
+#[cfg(test)]
+mod tests {
+    use audit::Request;
+    use expect_test::expect;
+
+    use super::*;
+
+    fn row(name: &str) -> String {
+        let file = format!("{}/../audit/testdata/v1/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
+        let line = std::fs::read(file).unwrap();
+        Row::of(&audit::line::read(line.trim_ascii_end()).unwrap()).to_string()
+    }
+
+    #[test]
+    fn every_kind_has_a_row() {
+        let rows: Vec<String> = audit::Kind::ALL.iter().map(|kind| row(kind.as_str())).collect();
+        expect![[r#"
+            2026-03-01T09:30:00.123Z  run-7f3a      allow    connection  api.github.com                                -         allow[1]            rule          1200/34567     01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        dns         api.github.com                                NOERROR   -                   -             -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      deny     finding     api.github.com                                stopped   allow[1]            injected      -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      ask      POST        api.github.com/repos/acme/widgets/issues?state=open&q=café  approved  allow[1]            rule          -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        limit       api.github.com                                601/600   -                   requests_per_minute  -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        log_closed  42 lines                                      -         -                   -             -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        log_started  sluice-gateway 0.1.0                          -         -                   -             -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      allow    POST        api.github.com/repos/acme/widgets/issues?state=open&q=café  opened    allow[1]            rule          -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        operator    no_sandbox                                    done      -                   ada           -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        policy_loaded  widgets-agent                                 12 rules  -                   -             -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        policy_refused  sandbox.policy.yaml                           -         -                   3:5: unknown field `alow`; write `allow`  -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        recovered   113 bytes cut off                             -         -                   -             -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      allow    POST        api.github.com/repos/acme/widgets/issues?state=open&q=café  201       allow[1]            rule          512/2048       01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        run_ended   -                                             exit 137  -                   timeout       -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        run_started  python3                                       -         -                   -             -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        segment_started  audit.000001.jsonl                            -         -                   -             -              01950000-0000-7000-8000-000000000042"#]].assert_eq(&rows.join("\n"));
+    }
+
+    #[test]
+    fn a_path_cannot_fake_a_row_or_talk_to_the_terminal() {
+        let mut request = Request::default();
+        request.http.path = Some("/a\n2026  run-x  allow\u{1b}[2K\u{202e}".into());
+        request.destination.host = Some("h\u{9b}31m.example".into());
+        let row = Row::default().asks(&request.http, &request.destination).to_string();
+        assert!(!row.chars().any(char::is_control) && !row.contains('\u{202e}'), "{row:?}");
+        assert!(row.contains(r"h\u{9b}31m.example/a\n2026  run-x"), "{row}");
+    }
+}

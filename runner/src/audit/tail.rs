@@ -1,0 +1,144 @@
+//! `sluice audit tail`: the last events, and those that come.
+//!
+//! Without `--run` that is all runs together. A run that is sealed has ended and
+//! is not followed; one that begins later is followed from its first line.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use audit::Time;
+use audit::seal::SEAL;
+use audit::search::{Follow, Found, Query, Skipped};
+use clap::Args;
+
+use super::filters::Filters;
+use super::logs::{Logs, holds_a_log};
+use super::search::Listing;
+use crate::console::{Console, Format};
+use crate::exit::{Exit, Failure};
+
+/// How long nothing is looked at when nothing is new.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Show the last events, and go on with -f.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 shown, 1 a log is missing or some line could not be read.")]
+pub(super) struct Tail {
+    #[command(flatten)]
+    logs: Logs,
+    #[command(flatten)]
+    filters: Filters,
+    /// Show so many before going on.
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N",
+        default_value_t = 20,
+        env = "SLUICE_AUDIT_LINES",
+        hide_env_values = true
+    )]
+    lines: usize,
+    /// Go on as events are written, until interrupted.
+    #[arg(short, long, env = "SLUICE_AUDIT_FOLLOW", hide_env_values = true)]
+    follow: bool,
+}
+
+pub(super) fn run(asked: &Tail, console: &mut Console) -> Result<Exit, Failure> {
+    if asked.follow && console.format == Format::Json {
+        let message = "what is followed has no end, so it is no JSON document; use -o jsonl";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    let query = asked.filters.query(None);
+    let mut tailing = Tailing { query, known: BTreeSet::new(), logs: Vec::new() };
+    tailing.take_up(&asked.logs)?;
+    let mut listing = Listing::begin(console)?;
+    for found in tailing.last(asked.lines, &mut listing, console) {
+        listing.add(&found, console)?;
+    }
+    if asked.follow {
+        // Until a signal comes, or whoever reads has left.
+        loop {
+            console.flush()?;
+            thread::sleep(PAUSE);
+            tailing.take_up(&asked.logs)?;
+            tailing.news(&mut listing, console)?;
+        }
+    }
+    listing.end(console)
+}
+
+/// Logs that are read as they grow.
+struct Tailing {
+    query: Query,
+    /// Every folder that was ever taken up.
+    known: BTreeSet<PathBuf>,
+    logs: Vec<(PathBuf, Follow)>,
+}
+
+impl Tailing {
+    /// Adds the logs that were not there the last time.
+    fn take_up(&mut self, logs: &Logs) -> Result<(), Failure> {
+        for folder in logs.folders()? {
+            if !self.known.contains(&folder) && holds_a_log(&folder) {
+                self.known.insert(folder.clone());
+                let follow = Follow::from_start(&folder, &self.query);
+                self.logs.push((folder, follow));
+            }
+        }
+        Ok(())
+    }
+
+    /// The last `count` events of all that is written, by time.
+    fn last(&mut self, count: usize, listing: &mut Listing, console: &mut Console) -> Vec<Found> {
+        let mut all: Vec<(Option<Time>, Found)> = Vec::new();
+        for (_, follow) in &mut self.logs {
+            let mut last = VecDeque::new();
+            while let Some(seen) = follow.poll() {
+                match seen {
+                    Ok(found) => {
+                        last.push_back(found);
+                        if last.len() > count {
+                            last.pop_front();
+                        }
+                    }
+                    Err(skipped) => {
+                        listing.skip(&skipped, console);
+                        if matches!(skipped, Skipped::Read { .. }) {
+                            break;
+                        }
+                    }
+                }
+            }
+            let timed = |found: Found| (found.event().ok().map(|event| event.time), found);
+            all.extend(last.into_iter().map(timed));
+        }
+        // Stable: the events of one log stay in its order.
+        all.sort_by_key(|(time, _)| *time);
+        let from = all.len().saturating_sub(count);
+        all.into_iter().skip(from).map(|(_, found)| found).collect()
+    }
+
+    /// Prints what came since the last time.
+    fn news(&mut self, listing: &mut Listing, console: &mut Console) -> Result<(), Failure> {
+        for (_, follow) in &mut self.logs {
+            while let Some(seen) = follow.poll() {
+                match seen {
+                    Ok(found) => listing.add(&found, console)?,
+                    Err(skipped) => {
+                        listing.skip(&skipped, console);
+                        break;
+                    }
+                }
+            }
+        }
+        // Nothing more can come: its files need not stay open.
+        self.logs.retain(|(folder, _)| !is_sealed(folder));
+        Ok(())
+    }
+}
+
+fn is_sealed(folder: &Path) -> bool {
+    folder.join(SEAL).exists()
+}

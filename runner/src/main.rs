@@ -1,0 +1,12 @@
+//! `sluice`: parse, run, exit code.
+//!
+//! Nothing here decides anything. To see what a verb does, open the file of its
+//! name under `policy` or `audit`.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    runner::cli::run(runner::cli::Cli::parse()).into()
+}

@@ -1,0 +1,162 @@
+//! `sluice policy explain`: why a request gets the answer it gets.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use policies::{Asked, Explanation, HeaderName, Rule, Verdict};
+use serde::Serialize;
+
+use super::read;
+use crate::console::{Console, Format, Tone};
+use crate::exit::{Exit, Failure};
+use crate::shown::Shown;
+
+/// Say how a policy answers one request, why, and what would change it.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  sluice policy explain sandbox.policy.yaml GET https://api.github.com/repos/acme/widgets
+
+Exit codes: 0 answered, 1 the file cannot be read, 2 not valid;
+with --exit-code also 3 for anything but allow.")]
+pub(super) struct Explain {
+    /// The policy.
+    file: PathBuf,
+    /// The method, such as GET.
+    method: String,
+    /// The URL; ws:// and wss:// ask for a WebSocket.
+    url: String,
+    /// The request asks to become a WebSocket.
+    #[arg(long, env = "SLUICE_EXPLAIN_WEBSOCKET", hide_env_values = true)]
+    websocket: bool,
+    /// A header of the request; may be given several times.
+    #[arg(
+        long,
+        value_name = "NAME:VALUE",
+        value_parser = header,
+        env = "SLUICE_EXPLAIN_HEADER",
+        hide_env_values = true
+    )]
+    header: Vec<(HeaderName, String)>,
+    /// Exit with 3 unless the answer is allow.
+    #[arg(long, env = "SLUICE_EXPLAIN_EXIT_CODE", hide_env_values = true)]
+    exit_code: bool,
+}
+
+fn header(written: &str) -> Result<(HeaderName, String), String> {
+    let (name, value) =
+        written.split_once(':').ok_or("write a name and a value, such as `accept: text/html`")?;
+    let name = HeaderName::parse(name.trim()).map_err(|err| err.to_string())?;
+    Ok((name, value.trim().to_owned()))
+}
+
+pub(super) fn run(asked: &Explain, console: &mut Console) -> Result<Exit, Failure> {
+    let policy = read::read(&asked.file)?;
+    let mut question = Asked::new(&asked.method, &asked.url)
+        .map_err(Failure::Usage)?
+        .with_headers(asked.header.iter().cloned());
+    question.websocket |= asked.websocket;
+    let explanation = policy.explain(&question);
+    if console.format == Format::Table {
+        show(&question, &explanation, console)?;
+    } else {
+        console.json(&Answer::of(&question, &explanation))?;
+    }
+    let allowed = explanation.decision.verdict == Verdict::Allow;
+    Ok(if asked.exit_code && !allowed { Exit::Denied } else { Exit::Success })
+}
+
+/// The machine-readable answer.
+#[derive(Debug, Serialize)]
+struct Answer {
+    method: &'static str,
+    url: String,
+    verdict: &'static str,
+    code: &'static str,
+    rule: Option<Place>,
+    because: String,
+    near_misses: Vec<NearMiss>,
+    /// The narrowest entry for `net.allow` that would let it pass.
+    would_allow: Option<String>,
+    but: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct NearMiss {
+    #[serde(flatten)]
+    rule: Place,
+    lacks: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Place {
+    id: String,
+    file: String,
+    line: usize,
+    summary: String,
+}
+
+impl Place {
+    fn of(rule: &Rule) -> Self {
+        let at = rule.written_at();
+        Self {
+            id: rule.id().to_owned(),
+            file: at.source.to_string(),
+            line: at.line,
+            summary: rule.summary().to_owned(),
+        }
+    }
+}
+
+impl Answer {
+    fn of(asked: &Asked, explanation: &Explanation<'_>) -> Self {
+        let Explanation { decision, because, near_misses, would_allow, but } = explanation;
+        let near = |miss: &policies::NearMiss<'_>| NearMiss {
+            rule: Place::of(miss.rule),
+            lacks: miss.lacks,
+        };
+        Self {
+            method: asked.method.as_str(),
+            url: asked.url(),
+            verdict: decision.verdict.as_str(),
+            code: decision.code(),
+            rule: decision.rule.map(Place::of),
+            because: because.clone(),
+            near_misses: near_misses.iter().map(near).collect(),
+            would_allow: would_allow.clone(),
+            but: but.clone(),
+        }
+    }
+}
+
+fn show(asked: &Asked, explained: &Explanation<'_>, console: &mut Console) -> Result<(), Failure> {
+    let answer = Answer::of(asked, explained);
+    let tone = match explained.decision.verdict {
+        Verdict::Allow => Tone::Good,
+        Verdict::Ask => Tone::Warn,
+        Verdict::Deny => Tone::Bad,
+    };
+    let verdict = console.toned(tone, answer.verdict);
+    console.line(format_args!("{verdict}  {} {}", answer.method, Shown(&answer.url)))?;
+    if let Some(rule) = &answer.rule {
+        console.line(format_args!("  rule     {} ({}:{})", rule.id, rule.file, rule.line))?;
+    }
+    console.line(format_args!("  because  {}", Shown(&answer.because)))?;
+    for NearMiss { rule, lacks } in &answer.near_misses {
+        console.line(format_args!(
+            "  near     {} ({}:{}) but for the {lacks}: {}",
+            rule.id,
+            rule.file,
+            rule.line,
+            Shown(&rule.summary)
+        ))?;
+    }
+    if let Some(but) = &answer.but {
+        console.line(format_args!("  but      {}", Shown(but)))?;
+    }
+    if let Some(entry) = &answer.would_allow {
+        let among = if answer.but.is_some() { "and then, under" } else { "to allow it, under" };
+        console.line(format_args!("  {among} net.allow:"))?;
+        console.line(format_args!("    - {}", Shown(entry)))?;
+    }
+    Ok(())
+}

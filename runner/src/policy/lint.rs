@@ -1,0 +1,79 @@
+//! `sluice policy lint`: what is valid and still probably not meant.
+
+use clap::Args;
+use policies::{Finding, presets};
+use serde::Serialize;
+
+use super::{Which, read};
+use crate::console::{Console, Format, Tone};
+use crate::exit::{Exit, Failure};
+use crate::shown::Shown;
+
+/// Point out rules that are valid and still probably not meant.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Point out rules that are valid and still probably not meant.
+
+Among them: rules that no request can reach, wildcards over names that anybody can
+register, wildcards whose TLS is not opened, write methods on a bare wildcard, and
+secrets that no rule can send. What stands in a preset is not yours to change and is
+left out, unless you ask with --presets.",
+    after_help = "Exit codes: 0 nothing found, 1 something found or unreadable, 2 not valid."
+)]
+pub(super) struct Lint {
+    #[command(flatten)]
+    which: Which,
+    /// Report what stands in presets too.
+    #[arg(long, env = "SLUICE_LINT_PRESETS", hide_env_values = true)]
+    presets: bool,
+}
+
+/// One object of the machine-readable report.
+#[derive(Debug, Serialize)]
+struct Smell {
+    code: &'static str,
+    file: String,
+    /// Nothing for the policy as a whole.
+    line: Option<usize>,
+    rule: Option<String>,
+    message: String,
+    instead: String,
+}
+
+pub(super) fn run(asked: &Lint, console: &mut Console) -> Result<Exit, Failure> {
+    let mut smells = Vec::new();
+    for path in &asked.which.files {
+        let policy = read::read(path)?;
+        let own = |finding: &Finding| asked.presets || presets::find(&finding.source).is_none();
+        for finding in policy.lint().into_iter().filter(own) {
+            let Finding { code, rule, message, instead, line, source } = finding;
+            let line = (line > 0).then_some(line);
+            smells.push(Smell {
+                code,
+                file: source.to_string(),
+                line,
+                rule: rule.as_deref().map(str::to_owned),
+                message,
+                instead,
+            });
+        }
+    }
+    if console.format == Format::Table {
+        smells.iter().try_for_each(|smell| show(smell, console))?;
+        let count = smells.len();
+        let plural = if count == 1 { "" } else { "s" };
+        console.say(format_args!("{count} finding{plural}"));
+    } else {
+        console.json_list(&smells)?;
+    }
+    Ok(if smells.is_empty() { Exit::Success } else { Exit::Failed })
+}
+
+fn show(smell: &Smell, console: &mut Console) -> Result<(), Failure> {
+    let Smell { code, file, line, rule, message, instead } = smell;
+    let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+    let code = console.toned(Tone::Warn, code);
+    let rule = rule.as_deref().map(|rule| format!("{}: ", Shown(rule))).unwrap_or_default();
+    console.line(format_args!("{file}{line}: {code}: {rule}{}", Shown(message)))?;
+    console.line(format_args!("  instead: {}", Shown(instead)))
+}

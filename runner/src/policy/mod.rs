@@ -1,0 +1,64 @@
+//! `sluice policy`: write, check and question policies.
+//!
+//! One file per verb. [`read`] is the way from a file name to a policy, and
+//! [`files`] and [`registries`] are what it may look at on this machine.
+
+mod check;
+mod explain;
+mod files;
+mod init;
+mod lint;
+mod presets;
+mod read;
+mod registries;
+mod schema;
+mod test;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::console::Console;
+use crate::exit::{Exit, Failure};
+
+/// The file that every verb looks for.
+pub const FILE: &str = "sandbox.policy.yaml";
+
+/// Write, check and question policies.
+#[derive(Debug, Args)]
+pub struct Policy {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Check(check::Check),
+    Explain(explain::Explain),
+    Init(init::Init),
+    Lint(lint::Lint),
+    Presets(presets::Presets),
+    Schema(schema::Schema),
+    Test(test::Test),
+}
+
+/// Carries out one verb.
+pub fn run(asked: &Policy, console: &mut Console) -> Result<Exit, Failure> {
+    match &asked.verb {
+        Verb::Check(asked) => check::run(asked, console),
+        Verb::Explain(asked) => explain::run(asked, console),
+        Verb::Init(asked) => init::run(asked, console),
+        Verb::Lint(asked) => lint::run(asked, console),
+        Verb::Presets(asked) => presets::run(asked, console),
+        Verb::Schema(asked) => schema::run(asked, console),
+        Verb::Test(asked) => test::run(asked, console),
+    }
+}
+
+/// The policies a verb is about.
+#[derive(Debug, Args)]
+struct Which {
+    /// Policy files.
+    #[arg(value_name = "FILE", default_value = FILE)]
+    files: Vec<PathBuf>,
+}

@@ -1,0 +1,190 @@
+//! Where pip looks for packages: `index-url` and `extra-index-url`.
+//!
+//! pip's order, the strongest first: the environment, the file that
+//! `PIP_CONFIG_FILE` names, the user's files, the machine's, and pip's own
+//! default, which only pip knows.
+
+use std::path::PathBuf;
+
+use policies::RegistryUrl;
+
+use super::ini::{Indented, Setting, settings};
+use super::{Machine, address};
+use crate::place;
+
+/// The indexes pip is set up to use, the main one first.
+pub(in crate::policy) fn registries(machine: &Machine<'_>) -> Vec<RegistryUrl> {
+    let mut configured = from_environment(machine);
+    for path in files(machine) {
+        if let Some(text) = machine.read(&path) {
+            configured.complete_with(from_settings(&settings(&text, Indented::Continues)));
+        }
+    }
+    if configured.no_index == Some(true) {
+        return Vec::new();
+    }
+    if configured.index.is_none() {
+        // What we could not see: the settings of this Python, then its default.
+        let listed = machine.tools.ask("python3", &["-I", "-m", "pip", "config", "list"]);
+        configured.complete_with(from_listing(&listed.unwrap_or_default()));
+    }
+    if configured.index.is_none() {
+        configured.index = machine.tools.ask("python3", &["-I", "-c", OWN_DEFAULT]);
+    }
+    let urls = configured.index.iter().chain(configured.extra.iter().flatten());
+    let mut found = Vec::new();
+    for url in urls.filter_map(|url| address(url)) {
+        if !found.contains(&url) {
+            found.push(url);
+        }
+    }
+    found
+}
+
+const OWN_DEFAULT: &str = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)";
+
+/// What one place says. What it does not say is left to the next.
+#[derive(Debug, Default)]
+struct Configured {
+    index: Option<String>,
+    extra: Option<Vec<String>>,
+    no_index: Option<bool>,
+}
+
+impl Configured {
+    fn complete_with(&mut self, weaker: Self) {
+        self.index = self.index.take().or(weaker.index);
+        self.extra = self.extra.take().or(weaker.extra);
+        self.no_index = self.no_index.or(weaker.no_index);
+    }
+}
+
+fn from_environment(machine: &Machine<'_>) -> Configured {
+    Configured {
+        index: machine.text("PIP_INDEX_URL"),
+        extra: machine.text("PIP_EXTRA_INDEX_URL").map(|urls| words(&urls)),
+        no_index: machine.text("PIP_NO_INDEX").map(|text| is_true(&text)),
+    }
+}
+
+/// Configuration files, the strongest first.
+fn files(machine: &Machine<'_>) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    if let Some(named) = machine.text("PIP_CONFIG_FILE").map(PathBuf::from) {
+        // The documented way to say: no files at all.
+        if named.as_os_str() == "/dev/null" {
+            return files;
+        }
+        files.extend(Some(named).filter(|path| path.is_absolute()));
+    }
+    let home = machine.home();
+    let config = place::absolute(machine.variable, "XDG_CONFIG_HOME")
+        .or_else(|| home.as_ref().map(|home| home.join(".config")));
+    files.extend(config.map(|dir| dir.join("pip/pip.conf")));
+    files.extend(home.map(|home| home.join(".pip/pip.conf")));
+    files.push(machine.root.join("etc/pip.conf"));
+    files.push(machine.root.join("etc/xdg/pip/pip.conf"));
+    files
+}
+
+/// A section for one command is stronger than `[global]`.
+fn from_settings(settings: &[Setting]) -> Configured {
+    let last = |key: &str| {
+        let of = |section: &'static str| {
+            let right = move |setting: &&Setting| setting.section == section && setting.key == key;
+            settings.iter().rev().find(right)
+        };
+        of("install").or_else(|| of("global")).map(|setting| setting.value.clone())
+    };
+    Configured {
+        index: last("index-url").filter(|url| !url.is_empty()),
+        extra: last("extra-index-url").map(|urls| words(&urls)),
+        no_index: last("no-index").map(|text| is_true(&text)),
+    }
+}
+
+/// Reads lines such as `global.index-url='https://packages.example/simple'`.
+fn from_listing(listing: &str) -> Configured {
+    let setting = |line: &str| {
+        let (name, value) = line.split_once('=')?;
+        let (section, key) = name.split_once('.')?;
+        let value = value.trim().trim_matches('\'').replace("\\n", "\n");
+        Some(Setting { section: section.to_owned(), key: key.to_owned(), value })
+    };
+    from_settings(&listing.lines().filter_map(setting).collect::<Vec<_>>())
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+fn is_true(text: &str) -> bool {
+    matches!(text.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on" | "y" | "t")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::Fake;
+    use super::*;
+
+    #[test]
+    fn the_environment_beats_the_user_beats_the_machine() {
+        let fake = Fake::new().file("etc/pip.conf", "[global]\nindex-url = https://m.example/\n");
+        assert_eq!(fake.found(registries), ["https://m.example"]);
+        let fake = fake.file("home/.pip/pip.conf", "[global]\nindex-url = https://u.example/\n");
+        assert_eq!(fake.found(registries), ["https://u.example"]);
+        let fake = fake
+            .file("home/.config/pip/pip.conf", "[global]\nindex_url: https://me:pw@x.example/s/\n");
+        assert_eq!(fake.found(registries), ["https://x.example/s"]);
+        let fake = fake.with("PIP_INDEX_URL", "https://tok:en@env.example/simple");
+        assert_eq!(fake.found(registries), ["https://env.example/simple"]);
+    }
+
+    #[test]
+    fn extra_indexes_come_after_the_main_one() {
+        let fake = Fake::new()
+            .file(
+                "etc/pip.conf",
+                "[global]\nindex-url=https://a.example/\nextra-index-url=\n  https://b.example/\n  https://c.example/\n",
+            );
+        assert_eq!(
+            fake.found(registries),
+            ["https://a.example", "https://b.example", "https://c.example"]
+        );
+        let fake = fake.with("PIP_EXTRA_INDEX_URL", "https://d.example/ https://a.example/");
+        assert_eq!(fake.found(registries), ["https://a.example", "https://d.example"]);
+    }
+
+    #[test]
+    fn pip_is_asked_last_and_its_own_settings_beat_its_default() {
+        let fake = Fake::new().tool("python3", "simple_url)", "https://default.example/simple\n");
+        assert_eq!(fake.found(registries), ["https://default.example/simple"]);
+        let fake = fake.tool("python3", "list", "global.index-url='https://site.example/simple'\n");
+        assert_eq!(fake.found(registries), ["https://site.example/simple"]);
+    }
+
+    #[test]
+    fn without_pip_and_without_settings_there_is_none() {
+        assert!(Fake::new().found(registries).is_empty());
+        let off = Fake::new().with("PIP_INDEX_URL", "https://a.example/").with("PIP_NO_INDEX", "1");
+        assert!(off.found(registries).is_empty());
+    }
+
+    #[test]
+    fn a_projects_own_settings_are_never_read() {
+        let fake = Fake::new().file("work/pip.conf", "[global]\nindex-url=https://evil.example/\n");
+        let inside = fake.dir.path().join("work/pip.conf").to_str().unwrap().to_owned();
+        let fake = fake.with("PIP_CONFIG_FILE", &inside);
+        assert!(fake.found(registries).is_empty());
+        let relative = Fake::new().with("PIP_CONFIG_FILE", "Cargo.toml");
+        assert!(relative.found(registries).is_empty());
+    }
+
+    #[test]
+    fn no_configuration_file_means_no_configuration_file() {
+        let fake = Fake::new()
+            .file("etc/pip.conf", "[global]\nindex-url = https://m.example/\n")
+            .with("PIP_CONFIG_FILE", "/dev/null");
+        assert!(fake.found(registries).is_empty());
+    }
+}

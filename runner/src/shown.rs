@@ -1,0 +1,71 @@
+//! Text from outside, made harmless for a terminal.
+//!
+//! A sandbox chooses host names, paths and file names; a policy may come from
+//! anybody. Whatever of that reaches a person's terminal passes through here, so
+//! it cannot recolour a line, move the cursor, hide its neighbours or fake a row.
+
+use std::fmt::{self, Write as _};
+
+/// Shows as itself what is a letter, a digit or printable ASCII; everything
+/// else as its number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for character in self.0.chars() {
+            let plain = character == ' '
+                || character.is_ascii_graphic()
+                || (!character.is_ascii() && character.is_alphanumeric());
+            if plain {
+                f.write_char(character)?;
+            } else {
+                write!(f, "{}", character.escape_default())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// JSON in ASCII alone: what is not ASCII stands inside strings, where an
+/// escape means the same. So that machine output is harmless on a screen too.
+pub(crate) fn ascii_json(json: &str) -> String {
+    let mut ascii = String::with_capacity(json.len());
+    for character in json.chars() {
+        if character.is_ascii() && character != '\u{7f}' {
+            ascii.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            write!(ascii, "\\u{unit:04x}").expect("writing to a string cannot fail");
+        }
+    }
+    ascii
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn escapes_are_shown_not_obeyed() {
+        assert_eq!(Shown("a\r\n\x1b[2Jb\u{202e}c").to_string(), r"a\r\n\u{1b}[2Jb\u{202e}c");
+        assert_eq!(Shown("bücher.example").to_string(), "bücher.example");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_shown_controls_a_terminal(text: String) {
+            prop_assert!(!Shown(&text).to_string().chars().any(char::is_control));
+        }
+
+        #[test]
+        fn ascii_json_means_the_same(text: String) {
+            let json = ascii_json(&serde_json::to_string(&text).unwrap());
+            prop_assert!(json.bytes().all(|byte| (0x20..0x7f).contains(&byte)));
+            prop_assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
+        }
+    }
+}
