@@ -12,11 +12,11 @@ use crate::capability::Registries;
 use crate::document::{Document, SecretSection, WrittenRule};
 use crate::names::SecretName;
 use crate::policy::{Carried, Mount, Note, PolicyTest, Secret};
-use crate::problems::{Problems, Source};
+use crate::problems::{Problem, Problems, Source};
 use crate::rule::Rule;
 use crate::testing::Asked;
 use crate::verdict::Verdict;
-use crate::yaml::Spanned;
+use crate::yaml::{Item, Spanned};
 
 mod rule;
 
@@ -47,22 +47,28 @@ pub(crate) fn compile(
     registries: &Registries,
     problems: &mut Problems,
 ) -> Layer {
+    // A secret that could not be read would make its rules look wrong too. It
+    // may be one of ours, or one of a file that we extend or failed to.
+    let unread = |problem: &Problem| {
+        let ours = problem.source == source.name;
+        !ours || problem.path.starts_with("secrets") || problem.path.starts_with("extends")
+    };
+    let mut secrets_are_read = !problems.iter().any(unread);
     let mut secrets = BTreeMap::new();
-    for (name, written) in &document.secrets {
+    for (name, written) in document.secrets.iter().filter(|(_, written)| written.whole) {
         match secret(&written.value) {
             Ok(secret) => {
                 secrets.insert(name.clone(), secret);
             }
             Err(message) => {
                 problems.push(source.problem(written.at, format!("secrets.{name}"), message));
+                secrets_are_read = false;
             }
         }
     }
     let mut all = known.clone();
     all.extend(secrets.clone());
 
-    // A secret that could not be read would make its rules look wrong too.
-    let whole = problems.is_empty();
     let mut layer = Layer {
         source: Arc::clone(&source.name),
         mounts: mounts(source, &document),
@@ -72,7 +78,7 @@ pub(crate) fn compile(
         notes: Vec::new(),
         document,
     };
-    let context = Context { source, prefix, secrets: whole.then_some(&all), registries };
+    let context = Context { source, prefix, secrets: secrets_are_read.then_some(&all), registries };
     let net = &layer.document.net;
     let lists = [
         (List::Of(Verdict::Deny), &net.deny),
@@ -83,7 +89,7 @@ pub(crate) fn compile(
     for (list, written) in lists {
         compile_list(list, written, &context, &mut layer.rules, &mut layer.notes, problems);
     }
-    for Spanned { at, value } in &layer.document.tests {
+    for Item { at, index, value, .. } in layer.document.tests.iter().filter(|test| test.whole) {
         match Asked::parse(value) {
             Ok(asked) => layer.tests.push(PolicyTest {
                 request: value.request.as_str().into(),
@@ -92,7 +98,9 @@ pub(crate) fn compile(
                 line: at.line,
                 asked,
             }),
-            Err(message) => problems.push(source.problem(*at, "tests", message)),
+            Err(message) => {
+                problems.push(source.problem(*at, format!("tests[{index}]"), message));
+            }
         }
     }
     layer
@@ -100,14 +108,16 @@ pub(crate) fn compile(
 
 fn compile_list(
     list: List,
-    written: &[Spanned<WrittenRule>],
+    written: &[Item<WrittenRule>],
     context: &Context<'_>,
     rules: &mut Vec<Rule>,
     notes: &mut Vec<Note>,
     problems: &mut Problems,
 ) {
-    for (number, Spanned { at, value }) in written.iter().enumerate() {
-        let place = format!("net.{}[{number}]", list.field());
+    // Half a rule is reported already; a check of it would find mistakes that
+    // nobody made.
+    for Item { at, index, value, .. } in written.iter().filter(|item| item.whole) {
+        let place = format!("net.{}[{index}]", list.field());
         match context.rule(list, &place, *at, value) {
             Ok((rule, note)) => {
                 if let Some(first) = rules.iter().find(|known| known.id == rule.id) {

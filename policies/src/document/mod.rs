@@ -21,7 +21,7 @@ use crate::glob::FileGlob;
 use crate::names::{HeaderName, Name, RelativePath, SandboxPath, SecretName};
 use crate::pattern::HostPattern;
 use crate::units::{Cpus, Size, Span};
-use crate::yaml::Spanned;
+use crate::yaml::{Item, Spanned};
 
 /// What a sandbox may do.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -44,7 +44,7 @@ pub struct Document {
     pub net: NetSection,
     /// Credentials that only the gateway knows, by name. The sandbox holds placeholders.
     #[serde(default)]
-    pub secrets: BTreeMap<SecretName, Spanned<SecretSection>>,
+    pub secrets: BTreeMap<SecretName, Item<SecretSection>>,
     #[serde(default)]
     pub scan: ScanSection,
     #[serde(default)]
@@ -53,7 +53,7 @@ pub struct Document {
     pub overrides: OverridesSection,
     /// Requests and the answers this policy must give; `sluice policy test` runs them.
     #[serde(default)]
-    pub tests: Vec<Spanned<TestSection>>,
+    pub tests: Vec<Item<TestSection>>,
 }
 
 /// The version of the policy language. This program knows `1`.
@@ -199,13 +199,13 @@ pub struct NetSection {
     /// `observe` lets requests pass that no rule names, and records what would have been denied.
     pub mode: Option<Mode>,
     /// Requests that may go out.
-    pub allow: Vec<Spanned<WrittenRule>>,
+    pub allow: Vec<Item<WrittenRule>>,
     /// Requests that wait for a person.
-    pub ask: Vec<Spanned<WrittenRule>>,
+    pub ask: Vec<Item<WrittenRule>>,
     /// Requests that never go out.
-    pub deny: Vec<Spanned<WrittenRule>>,
+    pub deny: Vec<Item<WrittenRule>>,
     /// Hosts whose TLS is not opened: nothing inside is judged, only who is contacted.
-    pub passthrough: Vec<Spanned<WrittenRule>>,
+    pub passthrough: Vec<Item<WrittenRule>>,
     pub limits: NetLimitsSection,
 }
 

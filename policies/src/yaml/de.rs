@@ -15,7 +15,7 @@ use super::tree::{Key, Node, Step, Value, boolean_hint, written};
 use crate::problems::{At, did_you_mean};
 
 pub(super) fn from_tree<T: DeserializeOwned>(tree: &Node) -> Result<T, Failure> {
-    T::deserialize(Reader { node: tree })
+    T::deserialize(Reader::of(tree))
 }
 
 /// Why a value could not be read.
@@ -159,6 +159,14 @@ impl fmt::Display for Found<'_> {
 #[derive(Clone, Copy)]
 struct Reader<'t> {
     node: &'t Node,
+    /// Its number, if it stands in a list.
+    index: usize,
+}
+
+impl<'t> Reader<'t> {
+    fn of(node: &'t Node) -> Self {
+        Self { node, index: 0 }
+    }
 }
 
 impl<'de> Reader<'_> {
@@ -200,7 +208,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         visitor: V,
     ) -> Result<V::Value, Failure> {
         if name == spanned::NAME {
-            return visitor.visit_map(Place { node: self.node, next: 0 });
+            return visitor.visit_map(Place { node: self.node, index: self.index, next: 0 });
         }
         self.any(visitor)
     }
@@ -257,7 +265,7 @@ impl<'de> SeqAccess<'de> for Items<'_> {
             let index = self.next;
             self.next += 1;
             if !matches!(node.value, Value::SetAside) {
-                let read = seed.deserialize(Reader { node });
+                let read = seed.deserialize(Reader { node, index });
                 return read
                     .map(Some)
                     .map_err(|failure| failure.within(node).under(Step::Index(index)));
@@ -283,7 +291,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
         while let Some((key, node)) = self.entries.get(self.next) {
             if !matches!(node.value, Value::SetAside) {
                 let name = Node { at: key.at, value: Value::Text(key.text.clone()) };
-                return seed.deserialize(Reader { node: &name }).map(Some).map_err(|failure| {
+                return seed.deserialize(Reader::of(&name)).map(Some).map_err(|failure| {
                     // A key that names no field is placed by the mapping, which
                     // knows the key; a key that is not a proper name, here.
                     match failure.kind {
@@ -304,14 +312,15 @@ impl<'de> MapAccess<'de> for Entries<'_> {
             <Failure as de::Error>::custom("a value was asked for before its key")
         })?;
         self.next += 1;
-        seed.deserialize(Reader { node })
+        seed.deserialize(Reader::of(node))
             .map_err(|failure| failure.within(node).under(Step::Key(key.text.clone())))
     }
 }
 
-/// The place of a node and the node itself, in the shape [`super::Spanned`] reads.
+/// The place of a node and the node itself, in the shape [`super::Item`] reads.
 struct Place<'t> {
     node: &'t Node,
+    index: usize,
     next: usize,
 }
 
@@ -337,7 +346,9 @@ impl<'de> MapAccess<'de> for Place<'_> {
             1 => seed.deserialize(number(line)),
             2 => seed.deserialize(number(column)),
             3 => seed.deserialize(number(width)),
-            _ => seed.deserialize(Reader { node: self.node }),
+            4 => seed.deserialize(number(self.index)),
+            5 => seed.deserialize(number(self.node.is_whole().into())),
+            _ => seed.deserialize(Reader::of(self.node)),
         }
     }
 }
@@ -391,12 +402,12 @@ impl<'de> VariantAccess<'de> for Content<'_> {
 
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Failure> {
         let node = self.node()?;
-        seed.deserialize(Reader { node }).map_err(|failure| self.placed(failure, node))
+        seed.deserialize(Reader::of(node)).map_err(|failure| self.placed(failure, node))
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value, Failure> {
         let node = self.node()?;
-        Reader { node }.any(visitor).map_err(|failure| self.placed(failure, node))
+        Reader::of(node).any(visitor).map_err(|failure| self.placed(failure, node))
     }
 
     fn struct_variant<V: Visitor<'de>>(
@@ -405,6 +416,6 @@ impl<'de> VariantAccess<'de> for Content<'_> {
         visitor: V,
     ) -> Result<V::Value, Failure> {
         let node = self.node()?;
-        Reader { node }.any(visitor).map_err(|failure| self.placed(failure, node))
+        Reader::of(node).any(visitor).map_err(|failure| self.placed(failure, node))
     }
 }

@@ -15,7 +15,7 @@ mod de;
 mod spanned;
 mod tree;
 
-pub use spanned::Spanned;
+pub use spanned::{Item, Spanned};
 
 use serde::de::DeserializeOwned;
 

@@ -50,6 +50,24 @@ fn what_is_right_is_read() {
 }
 
 #[test]
+fn an_item_knows_its_number_and_whether_it_is_whole() {
+    #[derive(Debug, Deserialize)]
+    struct Listed {
+        items: Vec<spanned::Item<Item>>,
+    }
+    let text = "items:\n  - {host: a, port: 70000}\n  - {port: 1}\n  - {host: c, port: 3}\n";
+    let (listed, problems) = read_what_can_be::<Listed>(&Source::new("f", text));
+    let items: Vec<_> = listed
+        .unwrap()
+        .items
+        .into_iter()
+        .map(|item| (item.index, item.whole, item.at.line, item.value.host))
+        .collect();
+    assert_eq!(items, [(0, false, 2, "a".to_owned()), (2, true, 4, "c".to_owned())]);
+    assert_eq!(problems.len(), 2);
+}
+
+#[test]
 fn every_problem_is_reported_with_its_place() {
     check(
         "nmae: x\non: yes\nmode: fsat\nitems:\n  - {host: a, prot: 1}\n  - {port: 70000, host: b}\n  - {port: 1}\nmore: {k: -1}\n",
@@ -147,10 +165,13 @@ fn a_second_document_an_empty_file_and_broken_syntax_are_refused() {
 
 #[test]
 fn no_key_is_dropped_silently() {
-    check("name: a\n\"\\0\": 1\n", expect![[r#"
+    check(
+        "name: a\n\"\\0\": 1\n",
+        expect![[r#"
         f:2:1: \u{0}: there is no field `\u{0}`; known here: `name`, `on`, `mode`, `items`, `more`
           2 | "\0": 1
-            | ^^^^"#]]);
+            | ^^^^"#]],
+    );
 }
 
 #[test]

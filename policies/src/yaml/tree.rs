@@ -44,6 +44,18 @@ pub(super) enum Step {
 }
 
 impl Node {
+    /// Whether nothing in it was set aside.
+    pub(super) fn is_whole(&self) -> bool {
+        match &self.value {
+            Value::List(items) => items.iter().all(Self::is_whole),
+            Value::Map(entries) => entries.iter().all(|(_, node)| node.is_whole()),
+            Value::SetAside => false,
+            Value::Bool(_) | Value::Float(_) | Value::Integer(_) | Value::Null | Value::Text(_) => {
+                true
+            }
+        }
+    }
+
     /// Removes the value at the end of `steps` from what is read. Says whether
     /// it was there to be removed.
     pub(super) fn set_aside(&mut self, steps: &[Step]) -> bool {
