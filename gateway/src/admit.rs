@@ -58,10 +58,11 @@ pub(crate) fn admit(gateway: &Gateway, to: &Destination) -> Result<Admitted, Ref
 impl Admitted {
     /// Whether the policy of this moment would admit it in the same way. A tunnel
     /// cannot be held to new conditions, so any change of its conditions ends it.
-    pub(crate) fn still_stands(&self, gateway: &Gateway, to: &Destination) -> bool {
-        match admit(gateway, to) {
-            Ok(now) => now.handling == self.handling && now.permit == self.permit,
-            Err(_) => false,
+    pub(crate) fn check_again(&self, gateway: &Gateway, to: &Destination) -> Result<(), Refusal> {
+        let now = admit(gateway, to)?;
+        if now.handling == self.handling && now.permit == self.permit {
+            return Ok(());
         }
+        Err(Refusal::PolicyChanged)
     }
 }

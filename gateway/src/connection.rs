@@ -19,6 +19,8 @@ pub(crate) struct ConnectionContext {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) destination: Destination,
     pub(crate) scheme: Scheme,
+    /// The destination as `Host` and `:authority` spell it.
+    pub(crate) authority: String,
     /// The connection's record.
     pub(crate) id: Uuid,
     pub(super) standing: Standing,
@@ -96,8 +98,21 @@ impl ConnectionContext {
             destination: crate::record::destination(&destination),
             tally: Arc::clone(record.tally()),
         };
-        let (gateway, id) = (Arc::clone(gateway), record.id());
-        Self { gateway, destination, scheme, id, standing, facts, opened: AtomicBool::new(false) }
+        let authority = if destination.port == scheme.default_port() {
+            destination.host.to_string()
+        } else {
+            destination.to_string()
+        };
+        Self {
+            gateway: Arc::clone(gateway),
+            destination,
+            scheme,
+            authority,
+            id: record.id(),
+            standing,
+            facts,
+            opened: AtomicBool::new(false),
+        }
     }
 
     /// Whether an idle connection may stay, under the policy of this moment.

@@ -4,30 +4,26 @@
 
 mod admit;
 mod authorize;
+mod config;
 mod connection;
 mod dial;
+mod dns;
 mod gateway;
+mod http1;
+mod http2;
+mod lifecycle;
 mod limits;
+mod listen;
+mod metrics;
+mod opening;
 mod record;
 mod refuse;
 mod relay;
 mod request;
+mod terminate;
+#[cfg(test)]
+mod testing;
 
 pub use admit::HostPermit;
 pub use authorize::RequestPermit;
 pub use gateway::Gateway;
-
-mod metrics {
-    #[derive(Debug, Default)]
-    pub(crate) struct Metrics;
-    impl Metrics {
-        pub(crate) fn request(
-            &self,
-            _code: &'static str,
-            _rule: Option<&str>,
-            _outcome: audit::Outcome,
-            _total: std::time::Duration,
-        ) {
-        }
-    }
-}

@@ -14,7 +14,7 @@ mod reply;
 use std::time::Duration;
 
 use audit::{Name, Outcome, Unavailable};
-use policies::{AuthorityError, MethodError, PathError, PathFault};
+use policies::{AuthorityError, HostError, MethodError, PathError, PathFault};
 
 use crate::dial::DialError;
 use crate::limits::{Limit, LimitReached};
@@ -32,6 +32,8 @@ pub(crate) enum Refusal {
     AuditUnavailable(#[from] Unavailable),
     #[error("{0}")]
     BadAuthority(#[from] AuthorityError),
+    #[error("{0}")]
+    BadName(HostError),
     #[error("the rule `{rule}` wants the body checked, which this gateway cannot do yet")]
     BodyNotCheckable { rule: Name },
     #[error("the body is longer than the {limit} bytes one request may have")]
@@ -69,6 +71,8 @@ pub(crate) enum Refusal {
     Path(#[from] PathError),
     #[error("{0}")]
     Policy(Denial),
+    #[error("a policy was loaded that treats this connection differently")]
+    PolicyChanged,
     #[error("{0}")]
     RateLimited(LimitReached),
     #[error("the rule `{rule}` puts a secret into the request, and none is at hand")]
@@ -101,6 +105,7 @@ impl Refusal {
             Self::Ambiguous(_) => (400, "ambiguous"),
             Self::AuditUnavailable(_) => (503, "audit_unavailable"),
             Self::BadAuthority(_) => (400, "bad_authority"),
+            Self::BadName(_) => (400, "bad_authority"),
             Self::BodyNotCheckable { .. } => (403, "body_not_checkable"),
             Self::BodyTooLarge { .. } => (413, "body_too_large"),
             Self::BudgetSpent(_) => (403, "budget_spent"),
@@ -119,6 +124,7 @@ impl Refusal {
             Self::OpeningTimeout { .. } => (408, "opening_timeout"),
             Self::Path(err) => (400, path_code(err.fault())),
             Self::Policy(denial) => (403, denial.code),
+            Self::PolicyChanged => (403, "denied"),
             Self::RateLimited(_) => (429, "rate_limited"),
             Self::SecretUnavailable { .. } => (403, "secret_unavailable"),
             Self::Sealed(_) => (403, "sealed_name_unreadable"),

@@ -9,7 +9,6 @@
 //! **Invariant:** after this step nobody looks at a name the client sent. The
 //! `Host` that goes out is rebuilt from the connection's destination.
 
-use http::HeaderMap;
 use policies::{Authority, Destination, Headers, Method, Query, RequestPath, Scheme, Target};
 
 use crate::refuse::Refusal;
@@ -103,18 +102,6 @@ pub(crate) fn destination(asked: &Asked<'_>) -> Result<(Scheme, Destination), Re
     }
     let target = absolute(asked.target)?;
     Ok((target.scheme, target.destination))
-}
-
-/// Headers of HTTP/2, as policy reads them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HeaderFields<'a>(pub(crate) &'a HeaderMap);
-
-impl Headers for HeaderFields<'_> {
-    fn values(&self, name: &str, each: &mut dyn FnMut(&[u8])) {
-        for value in self.0.get_all(name) {
-            each(value.as_bytes());
-        }
-    }
 }
 
 fn method(written: &[u8]) -> Result<Method, Refusal> {
@@ -227,7 +214,8 @@ fn only_host(headers: &Fields) -> Result<Option<Authority>, Refusal> {
     Ok(read.transpose()?)
 }
 
-fn is_grpc(headers: &Fields) -> bool {
+/// Whether a refusal has to be a gRPC status.
+pub(crate) fn is_grpc(headers: &Fields) -> bool {
     let mut grpc = false;
     headers.values("content-type", &mut |value| {
         let kind = value.get(..GRPC.len()).unwrap_or_default();

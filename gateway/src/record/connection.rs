@@ -18,6 +18,7 @@ use crate::refuse::{Refusal, Reply};
 pub(crate) struct ConnectionRecord {
     entry: Option<Entry<audit::Connection>>,
     tally: Arc<Tally>,
+    refused: Option<Outcome>,
 }
 
 /// What the requests of one connection add up to.
@@ -50,7 +51,7 @@ impl ConnectionRecord {
     /// Begins a record, or says why nothing may be relayed.
     pub(crate) fn begin(gateway: &Gateway, client: Client) -> Result<Self, Unavailable> {
         let entry = gateway.log.begin(audit::Connection { client, ..Default::default() })?;
-        Ok(Self { entry: Some(entry), tally: Arc::default() })
+        Ok(Self { entry: Some(entry), tally: Arc::default(), refused: None })
     }
 
     pub(crate) fn id(&self) -> Uuid {
@@ -113,7 +114,13 @@ impl ConnectionRecord {
             let facts = &mut **entry;
             note(&mut facts.decision, &mut facts.failure, refusal);
         }
+        self.refused = Some(refusal.outcome());
         Reply::new(refusal, self.id())
+    }
+
+    /// How it ended, if nothing else is known: it was refused, or it went well.
+    pub(crate) fn outcome(&self) -> Outcome {
+        self.refused.unwrap_or(Outcome::Relayed)
     }
 
     /// Ends the record.

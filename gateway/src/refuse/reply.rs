@@ -65,6 +65,11 @@ impl Reply {
         }
     }
 
+    /// A reply to something there is no record of, because none could be begun.
+    pub(crate) fn unrecorded(refusal: &Refusal) -> Self {
+        Self::new(refusal, Uuid::nil())
+    }
+
     /// Spells the reply: a gRPC client reads `grpc-status`, everybody else the
     /// problem document.
     pub(crate) fn wire(&self, grpc: bool) -> Wire {

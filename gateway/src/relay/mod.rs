@@ -3,9 +3,18 @@
 //! Comes after the dial. Nothing here decides anything but "enough": a byte is
 //! counted before it is sent, and the count has a bound.
 //!
-//! **Invariant:** memory per direction is one buffer of fixed size, whatever the
-//! peers do. A side that does not read stops the other side from being read.
+//! **Invariant:** memory per direction is one buffer of bounded size, whatever
+//! the peers do. A side that does not read stops the other side from being read.
 
+mod deadline;
+mod inbox;
 mod meter;
+mod patience;
+mod pump;
+mod tunnel;
 
+pub(crate) use inbox::Inbox;
 pub(crate) use meter::Meter;
+pub(crate) use patience::{First, Patience};
+pub(crate) use pump::{Broken, Pump};
+pub(crate) use tunnel::Tunnel;

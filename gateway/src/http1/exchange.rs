@@ -1,0 +1,385 @@
+//! One exchange: a request that was authorized goes out, its answer comes back.
+
+use std::mem;
+use std::task::Context;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::authorize::{Authorized, RequestPermit};
+use crate::connection::ConnectionContext;
+use crate::dial::Http1Upstream;
+use crate::http1::fields::Known;
+use crate::http1::forward::{self, Afterwards};
+use crate::http1::framing::{self, Framing};
+use crate::http1::head::{RequestHead, ResponseHead};
+use crate::http1::turn::{Sending, Stop, Turn};
+use crate::record::Exchange;
+use crate::refuse::{Refusal, Reply};
+use crate::relay::{First, Inbox, Patience, Pump, Tunnel};
+use crate::request::{Request, Version};
+
+/// The client's side of a connection.
+pub(crate) struct Client<'a, C> {
+    pub(crate) io: &'a mut C,
+    pub(crate) inbox: &'a mut Inbox,
+    pub(crate) patience: &'a mut Patience,
+}
+
+/// Memory that a connection uses again for each exchange.
+pub(crate) struct Buffers {
+    response: ResponseHead,
+    upstream_in: Inbox,
+    up: Vec<u8>,
+    down: Vec<u8>,
+}
+
+impl Buffers {
+    pub(crate) fn new(longest_head: usize) -> Self {
+        let upstream_in = Inbox::up_to(longest_head.max(64 * 1024));
+        Self { response: ResponseHead::default(), upstream_in, up: Vec::new(), down: Vec::new() }
+    }
+
+    /// Gives back what a busy time took.
+    pub(crate) fn shrink(&mut self) {
+        self.upstream_in.clear();
+        self.upstream_in.shrink();
+        for memory in [&mut self.up, &mut self.down] {
+            memory.clear();
+            memory.shrink_to(4 * 1024);
+        }
+    }
+}
+
+/// What is left of the client's connection.
+#[derive(Debug)]
+pub(crate) enum After {
+    /// It has ended well and is to be closed.
+    Close,
+    /// It cannot go on, and the client must notice.
+    Drop,
+    KeepAlive,
+    /// Nothing was answered yet; this is the answer.
+    Refused(Reply),
+}
+
+/// Why an exchange ended early: before the client got an answer, or within it.
+enum Stopped {
+    Answered(Refusal),
+    Unanswered(Refusal),
+}
+
+/// Upstreams may send hints ahead of an answer, but not forever.
+const MOST_INTERIM: usize = 16;
+
+/// Carries one request out and its answer back, and ends its record.
+pub(crate) async fn carry<C: AsyncRead + AsyncWrite + Unpin>(
+    authorized: Authorized<'_>,
+    head: &RequestHead,
+    framing: Framing,
+    client: &mut Client<'_, C>,
+    buffers: &mut Buffers,
+    context: &ConnectionContext,
+) -> After {
+    let Authorized { permit, request, mut exchange } = authorized;
+    client.patience.begin(&context.gateway);
+    let sent = Sent { permit: &permit, request: &request, head, framing, context };
+    match sent.carry(client, buffers, &mut exchange).await {
+        Ok(after) => {
+            exchange.relayed();
+            after
+        }
+        Err(Stopped::Unanswered(refusal)) => After::Refused(exchange.refused(&refusal)),
+        Err(Stopped::Answered(refusal)) => {
+            exchange.broken(&refusal);
+            After::Drop
+        }
+    }
+}
+
+/// A request, with all that is needed to send it.
+struct Sent<'a> {
+    permit: &'a RequestPermit,
+    request: &'a Request<'a>,
+    head: &'a RequestHead,
+    framing: Framing,
+    context: &'a ConnectionContext,
+}
+
+impl Sent<'_> {
+    async fn carry<C: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        client: &mut Client<'_, C>,
+        buffers: &mut Buffers,
+        exchange: &mut Exchange,
+    ) -> Result<After, Stopped> {
+        let mut upstream = self.prepare(buffers, exchange).await.map_err(Stopped::Unanswered)?;
+        loop {
+            let fresh = !upstream.facts().reused;
+            match self.attempt(&mut upstream, client, buffers, exchange).await {
+                Ok(Answered::Relayed { reusable, after }) => {
+                    if reusable {
+                        upstream.give_back();
+                    }
+                    return Ok(after);
+                }
+                Ok(Answered::Upgraded) => {
+                    return self.tunnel(upstream, client, buffers, exchange).await;
+                }
+                // A kept connection may have died before our bytes arrived. What
+                // changes nothing can be asked again; once.
+                Err(Lost::Stale(_)) if !fresh && self.repeatable() => {
+                    upstream = self.dial_anew(exchange).await.map_err(Stopped::Unanswered)?;
+                }
+                Err(Lost::Stale(why)) => {
+                    return Err(Stopped::Unanswered(Refusal::UpstreamClosed(why)));
+                }
+                Err(Lost::Stopped(stopped)) => return Err(stopped),
+            }
+        }
+    }
+
+    /// Counts what is known to go out, then dials.
+    async fn prepare(
+        &self,
+        buffers: &mut Buffers,
+        exchange: &mut Exchange,
+    ) -> Result<Http1Upstream, Refusal> {
+        if let Framing::Length(length) = self.framing {
+            exchange.meter().announced(length)?;
+        }
+        buffers.up.clear();
+        self.write_head(&mut buffers.up);
+        exchange.meter().sent(buffers.up.len())?;
+        let ConnectionContext { gateway, scheme, destination, .. } = self.context;
+        let upstream = gateway.dialer.http1(self.permit, *scheme, destination).await?;
+        exchange.dialled(upstream.facts());
+        Ok(upstream)
+    }
+
+    async fn dial_anew(&self, exchange: &mut Exchange) -> Result<Http1Upstream, Refusal> {
+        let ConnectionContext { gateway, scheme, destination, .. } = self.context;
+        let upstream = gateway.dialer.http1_fresh(self.permit, *scheme, destination).await?;
+        exchange.dialled(upstream.facts());
+        Ok(upstream)
+    }
+
+    fn write_head(&self, out: &mut Vec<u8>) {
+        forward::request(self.request, self.head, &self.context.authority, self.framing, out);
+    }
+
+    fn repeatable(&self) -> bool {
+        self.framing == Framing::Empty && !self.request.mutates()
+    }
+
+    /// Sends the request and relays its answer, all of it or up to an upgrade.
+    async fn attempt<C: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        upstream: &mut Http1Upstream,
+        client: &mut Client<'_, C>,
+        buffers: &mut Buffers,
+        exchange: &mut Exchange,
+    ) -> Result<Answered, Lost> {
+        let Buffers { response, upstream_in, up, down } = buffers;
+        upstream_in.clear();
+        let mut up = Pump::new(self.framing, self.framing == Framing::Chunked, mem::take(up));
+        self.write_head(&mut up.out);
+        let mut turn = Turn {
+            client: client.io,
+            client_in: client.inbox,
+            upstream: upstream.io(),
+            upstream_in,
+            up,
+            sending: Sending::Running,
+            down: Pump::new(Framing::Empty, false, mem::take(down)),
+            client_ended: false,
+            meter: exchange.meter(),
+            searched: 0,
+            longest_head: self.context.gateway.limits.header_bytes(),
+        };
+
+        self.head_of_answer(&mut turn, response, client.patience).await?;
+        if response.status == 101 {
+            let upgraded = self.upgrade(&mut turn, response, client.patience).await;
+            (buffers.up, buffers.down) = (turn.up.out, turn.down.out);
+            exchange.answered(101);
+            return upgraded.map(|()| Answered::Upgraded).map_err(Lost::answered);
+        }
+
+        let (answer, afterwards) = self.begin_answer(&mut turn, response, client.patience)?;
+        let status = response.status;
+        let relayed = self.body_of_answer(&mut turn, client.patience).await;
+        let whole = relayed.is_ok();
+        let reusable = whole
+            && turn.sending == Sending::Done
+            && turn.upstream_in.is_empty()
+            && answer != Framing::UntilClose
+            && forward::upstream_stays(response);
+        let stays = matches!(afterwards, Afterwards::KeepAlive(_)) && turn.sending == Sending::Done;
+        (buffers.up, buffers.down) = (turn.up.out, turn.down.out);
+        exchange.answered(status);
+        relayed.map_err(Lost::answered)?;
+        let after = if stays { After::KeepAlive } else { After::Close };
+        Ok(Answered::Relayed { reusable, after })
+    }
+
+    /// Waits for the final head, relaying interim ones.
+    async fn head_of_answer<C: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        turn: &mut Turn<'_, C>,
+        response: &mut ResponseHead,
+        patience: &mut Patience,
+    ) -> Result<(), Lost> {
+        for _ in 0..MOST_INTERIM {
+            let poll = |turn: &mut Turn<'_, C>, cx: &mut Context<'_>| turn.poll_head(cx);
+            let end = loop {
+                match patience.first(turn, poll, Turn::moved).await {
+                    First::It(Ok(end)) => break end,
+                    First::It(Err(Stop::Stale(why))) => return Err(Lost::Stale(why)),
+                    First::It(Err(Stop::Refused(refusal))) => {
+                        return Err(Lost::unanswered(refusal));
+                    }
+                    First::Idle(limit) if turn.sending == Sending::Running => {
+                        return Err(Lost::unanswered(Refusal::Idle { limit }));
+                    }
+                    First::Idle(limit) => {
+                        return Err(Lost::unanswered(Refusal::UpstreamSilent { limit }));
+                    }
+                    First::Total(limit) => {
+                        return Err(Lost::unanswered(Refusal::CapReached { limit }));
+                    }
+                    First::Signal => {
+                        self.context.reconsider(self.request).map_err(Lost::unanswered)?;
+                    }
+                }
+            };
+            let bytes = turn.upstream_in.filled().get(..end).unwrap_or_default();
+            let most = self.context.gateway.limits.headers();
+            response.read(bytes, most).map_err(|fault| malformed(&fault))?;
+            turn.upstream_in.consume(end);
+            if !matches!(response.status, 100 | 102..200) {
+                return Ok(());
+            }
+            if self.head.version != Version::Http10 {
+                let keep = Afterwards::KeepAlive(Version::Http11);
+                forward::response(response, false, keep, &mut turn.down.out);
+            }
+        }
+        Err(malformed(&"it sent hint after hint and no answer"))
+    }
+
+    /// Puts the head of the answer in front of its body.
+    fn begin_answer<C>(
+        &self,
+        turn: &mut Turn<'_, C>,
+        response: &ResponseHead,
+        patience: &Patience,
+    ) -> Result<(Framing, Afterwards), Lost> {
+        let bodiless = self.request.method == policies::Method::Head;
+        let ResponseHead { fields, version, status, .. } = response;
+        let answer = framing::of_response(fields, *version, *status, bodiless)
+            .map_err(|fault| malformed(&fault))?;
+        let old = self.head.version == Version::Http10;
+        let delimited = matches!(answer, Framing::Empty | Framing::Length(_));
+        let stays = forward::client_stays(self.head)
+            && (delimited || !old)
+            && turn.sending == Sending::Done
+            && !turn.client_ended
+            && !patience.signals().draining();
+        let afterwards =
+            if stays { Afterwards::KeepAlive(self.head.version) } else { Afterwards::Close };
+        // What lasts until the end gets an end that can be told from a break.
+        let chunked = !delimited && !old;
+        turn.down.carry(answer, chunked);
+        let before = turn.down.out.len();
+        forward::response(response, chunked, afterwards, &mut turn.down.out);
+        turn.meter.received(turn.down.out.len() - before).map_err(Lost::unanswered)?;
+        Ok((answer, afterwards))
+    }
+
+    async fn body_of_answer<C: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        turn: &mut Turn<'_, C>,
+        patience: &mut Patience,
+    ) -> Result<(), Refusal> {
+        loop {
+            let poll = |turn: &mut Turn<'_, C>, cx: &mut Context<'_>| turn.poll_body(cx);
+            match patience.first(turn, poll, Turn::moved).await {
+                First::It(Ok(())) => return Ok(()),
+                First::It(Err(Stop::Refused(refusal))) => return Err(refusal),
+                First::It(Err(Stop::Stale(why))) => return Err(Refusal::UpstreamClosed(why)),
+                First::Idle(limit) => return Err(Refusal::Idle { limit }),
+                First::Total(limit) => return Err(Refusal::CapReached { limit }),
+                First::Signal => self.context.reconsider(self.request)?,
+            }
+        }
+    }
+
+    /// Passes on a 101, if it is the one that was asked for.
+    async fn upgrade<C: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        turn: &mut Turn<'_, C>,
+        response: &ResponseHead,
+        patience: &mut Patience,
+    ) -> Result<(), Refusal> {
+        let mut to = response.fields.of(Known::Upgrade);
+        let websocket = to.next().is_some_and(|to| to.eq_ignore_ascii_case(b"websocket"));
+        if !(self.request.websocket && websocket && to.next().is_none()) {
+            let why = "it changes to a protocol nobody asked for".to_owned();
+            return Err(Refusal::UpstreamMalformed(why));
+        }
+        forward::response(response, false, Afterwards::Upgraded, &mut turn.down.out);
+        turn.meter.received(turn.down.out.len())?;
+        let poll = |turn: &mut Turn<'_, C>, cx: &mut Context<'_>| turn.poll_interim(cx);
+        match patience.first(turn, poll, Turn::moved).await {
+            First::It(Ok(())) | First::Signal => Ok(()),
+            First::It(Err(Stop::Refused(refusal))) => Err(refusal),
+            First::It(Err(Stop::Stale(why))) => Err(Refusal::ClientGone(why)),
+            First::Idle(limit) => Err(Refusal::Idle { limit }),
+            First::Total(limit) => Err(Refusal::CapReached { limit }),
+        }
+    }
+
+    /// The rest of a connection that became a WebSocket.
+    async fn tunnel<C: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        upstream: Http1Upstream,
+        client: &mut Client<'_, C>,
+        buffers: &mut Buffers,
+        exchange: &Exchange,
+    ) -> Result<After, Stopped> {
+        let mut upstream = upstream.into_io();
+        let client_side = (&mut *client.io, &mut *client.inbox);
+        let upstream_side = (&mut upstream, &mut buffers.upstream_in);
+        let tunnel = Tunnel::between(client_side, upstream_side, exchange.meter());
+        client.patience.begin(&self.context.gateway);
+        let allowed = || self.context.reconsider(self.request);
+        let relayed = tunnel.relay(client.patience, allowed).await;
+        relayed.map(|()| After::Close).map_err(Stopped::Answered)
+    }
+}
+
+/// What came back.
+enum Answered {
+    Relayed { reusable: bool, after: After },
+    Upgraded,
+}
+
+/// Why an attempt came to nothing.
+enum Lost {
+    Stale(String),
+    Stopped(Stopped),
+}
+
+impl Lost {
+    fn answered(refusal: Refusal) -> Self {
+        Self::Stopped(Stopped::Answered(refusal))
+    }
+
+    fn unanswered(refusal: Refusal) -> Self {
+        Self::Stopped(Stopped::Unanswered(refusal))
+    }
+}
+
+fn malformed(why: &dyn std::fmt::Display) -> Lost {
+    Lost::unanswered(Refusal::UpstreamMalformed(why.to_string()))
+}

@@ -1,0 +1,286 @@
+//! Header fields: `Name: value` lines, in the one spelling we accept.
+//!
+//! Heads and trailers are read here, of requests and of responses. Lines end in
+//! CR LF and nothing else; a name is a token that ends at its colon; a value has
+//! no control characters; a line that begins with white space continues nothing,
+//! because we refuse it. Each of these has been, somewhere, the gap between two
+//! servers that a smuggled request went through.
+
+use policies::Headers;
+
+/// Header fields that stand in one block of bytes, in their order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fields {
+    bytes: Vec<u8>,
+    fields: Vec<Field>,
+}
+
+/// One field, as places in the block.
+#[derive(Clone, Copy, Debug)]
+struct Field {
+    known: Known,
+    name: (u32, u32),
+    value: (u32, u32),
+}
+
+/// Fields that mean something to a proxy. All others are passed on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Known {
+    AltSvc,
+    Connection,
+    ContentLength,
+    Expect,
+    Host,
+    Http2Settings,
+    KeepAlive,
+    Other,
+    ProxyAuthenticate,
+    ProxyAuthorization,
+    ProxyConnection,
+    Te,
+    TransferEncoding,
+    Upgrade,
+}
+
+/// Why a block of fields is refused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub(crate) enum FieldFault {
+    #[error("a header line has no colon")]
+    Colon,
+    #[error("a header line begins with white space")]
+    Folded,
+    #[error("a header line does not end in CR LF")]
+    LineEnd,
+    #[error("a header name has a character that cannot stand in one, or is empty")]
+    Name,
+    #[error("there are too many headers")]
+    TooMany,
+    #[error("a header value has a control character")]
+    Value,
+}
+
+impl Fields {
+    /// Makes room for the next block, keeping the memory.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.fields.clear();
+    }
+
+    /// Reads a block of complete lines, without the empty line at its end.
+    ///
+    /// It is copied: what is judged must not change while more is read.
+    pub(crate) fn read(&mut self, block: &[u8], most: usize) -> Result<(), FieldFault> {
+        self.clear();
+        self.bytes.extend_from_slice(block);
+        let mut at = 0;
+        while let Some(rest) = self.bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            if self.fields.len() >= most {
+                return Err(FieldFault::TooMany);
+            }
+            let end = memchr::memchr(b'\n', rest).ok_or(FieldFault::LineEnd)?;
+            let line = rest.get(..end).and_then(|line| line.strip_suffix(b"\r"));
+            let field = read_line(line.ok_or(FieldFault::LineEnd)?, at)?;
+            self.fields.push(field);
+            at += end + 1;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// Every field: what it is to us, its name as written, its value.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Known, &[u8], &[u8])> {
+        self.fields.iter().map(|field| (field.known, self.text(field.name), self.text(field.value)))
+    }
+
+    /// Every value of the fields of one kind.
+    pub(crate) fn of(&self, known: Known) -> impl Iterator<Item = &[u8]> {
+        self.fields
+            .iter()
+            .filter(move |field| field.known == known)
+            .map(|field| self.text(field.value))
+    }
+
+    /// Whether some `Connection` field lists `name`.
+    pub(crate) fn connection_lists(&self, name: &[u8]) -> bool {
+        self.of(Known::Connection).any(|value| tokens(value).any(|t| t.eq_ignore_ascii_case(name)))
+    }
+
+    /// Whether there is a `Connection` field at all.
+    pub(crate) fn has(&self, known: Known) -> bool {
+        self.fields.iter().any(|field| field.known == known)
+    }
+
+    fn text(&self, (start, end): (u32, u32)) -> &[u8] {
+        self.bytes.get(start as usize..end as usize).unwrap_or_default()
+    }
+}
+
+impl Headers for Fields {
+    fn values(&self, name: &str, each: &mut dyn FnMut(&[u8])) {
+        for field in &self.fields {
+            let (start, end) = field.name;
+            if (end - start) as usize == name.len()
+                && self.text(field.name).eq_ignore_ascii_case(name.as_bytes())
+            {
+                each(self.text(field.value));
+            }
+        }
+    }
+}
+
+/// The members of a comma-separated list.
+pub(crate) fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|token| !token.is_empty())
+}
+
+fn read_line(line: &[u8], at: usize) -> Result<Field, FieldFault> {
+    let colon = memchr::memchr(b':', line);
+    if matches!(line.first(), Some(b' ' | b'\t')) {
+        return Err(FieldFault::Folded);
+    }
+    let colon = colon.ok_or(FieldFault::Colon)?;
+    let (name, value) = line.split_at_checked(colon).ok_or(FieldFault::Colon)?;
+    let value = value.get(1..).unwrap_or_default();
+    if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) {
+        return Err(FieldFault::Name);
+    }
+    if !value.iter().all(|byte| is_text(*byte)) {
+        return Err(FieldFault::Value);
+    }
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let before = value.iter().take_while(|byte| is_space(byte)).count();
+    let after = value.iter().rev().take_while(|byte| is_space(byte)).count();
+    let start = at + colon + 1 + before;
+    let end = (at + line.len()).saturating_sub(after).max(start);
+    Ok(Field { known: known(name), name: span(at, at + colon), value: span(start, end) })
+}
+
+/// Heads are bounded far below what 32 bits can count.
+fn span(start: usize, end: usize) -> (u32, u32) {
+    let place = |at: usize| u32::try_from(at).expect("a head is shorter than 4 GiB");
+    (place(start), place(end))
+}
+
+/// What may stand in a name or a method (RFC 9110, 5.6.2).
+pub(crate) fn is_token(byte: u8) -> bool {
+    TOKEN.get(usize::from(byte)).copied().unwrap_or_default()
+}
+
+/// What may stand in a value: anything but control characters. Bytes outside
+/// ASCII are passed on as they are; they divide nothing.
+pub(crate) fn is_text(byte: u8) -> bool {
+    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
+}
+
+const TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0u8;
+    while byte < 128 {
+        #[expect(clippy::indexing_slicing, reason = "a byte is below 256")]
+        {
+            table[byte as usize] = byte.is_ascii_alphanumeric()
+                || matches!(
+                    byte,
+                    b'!' | b'#'
+                        | b'$'
+                        | b'%'
+                        | b'&'
+                        | b'\''
+                        | b'*'
+                        | b'+'
+                        | b'-'
+                        | b'.'
+                        | b'^'
+                        | b'_'
+                        | b'`'
+                        | b'|'
+                        | b'~'
+                );
+        }
+        byte += 1;
+    }
+    table
+};
+
+fn known(name: &[u8]) -> Known {
+    let is = |text: &str| name.eq_ignore_ascii_case(text.as_bytes());
+    // By length first: most names are nobody's business, and most are told apart
+    // without looking at a letter.
+    match name.len() {
+        2 if is("te") => Known::Te,
+        4 if is("host") => Known::Host,
+        6 if is("expect") => Known::Expect,
+        7 if is("upgrade") => Known::Upgrade,
+        7 if is("alt-svc") => Known::AltSvc,
+        10 if is("connection") => Known::Connection,
+        10 if is("keep-alive") => Known::KeepAlive,
+        14 if is("content-length") => Known::ContentLength,
+        14 if is("http2-settings") => Known::Http2Settings,
+        16 if is("proxy-connection") => Known::ProxyConnection,
+        17 if is("transfer-encoding") => Known::TransferEncoding,
+        18 if is("proxy-authenticate") => Known::ProxyAuthenticate,
+        19 if is("proxy-authorization") => Known::ProxyAuthorization,
+        _ => Known::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(block: &str) -> Result<Vec<(String, String)>, FieldFault> {
+        let mut fields = Fields::default();
+        fields.read(block.as_bytes(), 8)?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(fields.iter().map(|(_, name, value)| (text(name), text(value))).collect())
+    }
+
+    macro_rules! refused {
+        ($claim:ident, $block:expr, $fault:expr) => {
+            #[test]
+            fn $claim() {
+                assert_eq!(read($block), Err($fault));
+            }
+        };
+    }
+
+    refused!(space_before_the_colon, "Transfer-Encoding : chunked\r\n", FieldFault::Name);
+    refused!(a_folded_line, "A: 1\r\n 2\r\n", FieldFault::Folded);
+    refused!(a_line_folded_with_a_tab, "A: 1\r\n\tb: 2\r\n", FieldFault::Folded);
+    refused!(a_bare_line_feed, "A: 1\nB: 2\r\n", FieldFault::LineEnd);
+    refused!(a_bare_carriage_return, "A: 1\rB: 2\r\n", FieldFault::Value);
+    refused!(a_nul, "A: 1\0\r\n", FieldFault::Value);
+    refused!(a_delete, "A: \x7f\r\n", FieldFault::Value);
+    refused!(no_colon, "A\r\n", FieldFault::Colon);
+    refused!(no_name, ": 1\r\n", FieldFault::Name);
+    refused!(a_name_with_a_space, "A b: 1\r\n", FieldFault::Name);
+    refused!(an_unfinished_line, "A: 1", FieldFault::LineEnd);
+    refused!(a_ninth_header, "A:\r\n".repeat(9).as_str(), FieldFault::TooMany);
+
+    #[test]
+    fn order_case_and_inner_spaces_survive() {
+        let fields = read("b: \t x  y \t\r\nA:\r\nB: \u{e9}\r\n").unwrap();
+        let expected = [("b", "x  y"), ("A", ""), ("B", "\u{e9}")];
+        assert_eq!(fields, expected.map(|(n, v)| (n.to_owned(), v.to_owned())));
+    }
+
+    #[test]
+    fn every_value_of_a_name_is_seen_however_it_is_spelt() {
+        let mut fields = Fields::default();
+        fields.read(b"X-A: 1\r\nx-a: 2\r\nX-AB: 3\r\n", 8).unwrap();
+        let mut seen = Vec::new();
+        fields.values("x-a", &mut |value| seen.push(value.to_vec()));
+        assert_eq!(seen, [b"1", b"2"]);
+    }
+
+    #[test]
+    fn a_connection_list_is_read_without_regard_to_case_and_spaces() {
+        let mut fields = Fields::default();
+        fields.read(b"Connection: close , X-Secret\r\n", 8).unwrap();
+        assert!(fields.connection_lists(b"x-secret"));
+        assert!(!fields.connection_lists(b"x-secre"));
+    }
+}

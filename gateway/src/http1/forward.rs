@@ -1,0 +1,180 @@
+//! Heads as they are sent on.
+//!
+//! A head is rebuilt from what was read: the line from the parsed parts, the
+//! `Host` from the connection's destination, the framing from what we will send.
+//! Everything else keeps its order and its case, except what concerns only the
+//! connection it came on, and what would lead a client around us (`Alt-Svc`).
+
+use std::io::Write as _;
+
+use crate::http1::fields::{Fields, Known, tokens};
+use crate::http1::framing::Framing;
+use crate::http1::head::{RequestHead, ResponseHead};
+use crate::refuse::Wire;
+use crate::request::{Request, Version};
+
+/// Writes the head of a request for the upstream.
+pub(crate) fn request(
+    request: &Request<'_>,
+    head: &RequestHead,
+    authority: &str,
+    framing: Framing,
+    out: &mut Vec<u8>,
+) {
+    out.extend_from_slice(request.method.as_str().as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(request.path.as_str().as_bytes());
+    if let Some(query) = &request.query {
+        out.push(b'?');
+        out.extend_from_slice(query.as_str().as_bytes());
+    }
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+    if !head.fields.has(Known::Host) {
+        field(b"Host", authority.as_bytes(), out);
+    }
+    let listed = head.fields.has(Known::Connection);
+    for (known, name, value) in head.fields.iter() {
+        match known {
+            Known::Host => field(name, authority.as_bytes(), out),
+            Known::ContentLength => field(name, value, out),
+            Known::TransferEncoding if framing == Framing::Chunked => field(name, b"chunked", out),
+            Known::Te if !request.websocket && wants_trailers(value) => {
+                out.extend_from_slice(b"Connection: te\r\n");
+                field(name, b"trailers", out);
+            }
+            Known::Upgrade if request.websocket => {
+                out.extend_from_slice(b"Connection: Upgrade\r\n");
+                field(name, b"websocket", out);
+            }
+            Known::AltSvc | Known::Expect | Known::Other => {
+                if !(listed && head.fields.connection_lists(name)) {
+                    field(name, value, out);
+                }
+            }
+            Known::Connection
+            | Known::Http2Settings
+            | Known::KeepAlive
+            | Known::ProxyAuthenticate
+            | Known::ProxyAuthorization
+            | Known::ProxyConnection
+            | Known::Te
+            | Known::TransferEncoding
+            | Known::Upgrade => {}
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// What becomes of the client's connection after a response.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Afterwards {
+    Close,
+    /// Said aloud only to HTTP/1.0, where it is not the default.
+    KeepAlive(Version),
+    /// It is not HTTP any more.
+    Upgraded,
+}
+
+/// Writes the head of a response for the client, final or not.
+pub(crate) fn response(
+    head: &ResponseHead,
+    chunked: bool,
+    afterwards: Afterwards,
+    out: &mut Vec<u8>,
+) {
+    write!(out, "HTTP/1.1 {} ", head.status).expect("writing to memory cannot fail");
+    out.extend_from_slice(head.reason());
+    out.extend_from_slice(b"\r\n");
+    let listed = head.fields.has(Known::Connection);
+    let lengthless = matches!(head.status, 100..200 | 204);
+    for (known, name, value) in head.fields.iter() {
+        match known {
+            Known::ContentLength if !lengthless => field(name, value, out),
+            Known::Upgrade if afterwards == Afterwards::Upgraded => {
+                out.extend_from_slice(b"Connection: Upgrade\r\n");
+                field(name, b"websocket", out);
+            }
+            Known::Expect | Known::Host | Known::Other => {
+                if !(listed && head.fields.connection_lists(name)) {
+                    field(name, value, out);
+                }
+            }
+            Known::AltSvc
+            | Known::Connection
+            | Known::ContentLength
+            | Known::Http2Settings
+            | Known::KeepAlive
+            | Known::ProxyAuthenticate
+            | Known::ProxyAuthorization
+            | Known::ProxyConnection
+            | Known::Te
+            | Known::TransferEncoding
+            | Known::Upgrade => {}
+        }
+    }
+    if chunked {
+        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
+    if head.status >= 200 {
+        say(afterwards, out);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes a refusal, whole.
+pub(crate) fn refusal(
+    wire: &Wire,
+    reason: &str,
+    bodiless: bool,
+    afterwards: Afterwards,
+    out: &mut Vec<u8>,
+) {
+    write!(out, "HTTP/1.1 {} {reason}\r\n", wire.status).expect("writing to memory cannot fail");
+    for (name, value) in &wire.headers {
+        field(name.as_bytes(), value.as_bytes(), out);
+    }
+    write!(out, "content-length: {}\r\n", wire.body.len()).expect("writing to memory cannot fail");
+    say(afterwards, out);
+    out.extend_from_slice(b"\r\n");
+    if !bodiless {
+        out.extend_from_slice(&wire.body);
+    }
+}
+
+/// Whether the upstream may keep the connection, as far as its answer says.
+pub(crate) fn upstream_stays(head: &ResponseHead) -> bool {
+    stays(&head.fields, head.version)
+}
+
+/// Whether the client wants to keep the connection.
+pub(crate) fn client_stays(head: &RequestHead) -> bool {
+    stays(&head.fields, head.version)
+}
+
+fn stays(fields: &Fields, version: Version) -> bool {
+    match version {
+        Version::Http10 => fields.connection_lists(b"keep-alive"),
+        Version::Http11 | Version::Http2 => !fields.connection_lists(b"close"),
+    }
+}
+
+fn say(afterwards: Afterwards, out: &mut Vec<u8>) {
+    match afterwards {
+        Afterwards::Close => out.extend_from_slice(b"Connection: close\r\n"),
+        Afterwards::KeepAlive(Version::Http10) => {
+            out.extend_from_slice(b"Connection: keep-alive\r\n");
+        }
+        Afterwards::KeepAlive(Version::Http11 | Version::Http2) | Afterwards::Upgraded => {}
+    }
+}
+
+fn wants_trailers(value: &[u8]) -> bool {
+    tokens(value).any(|token| token.eq_ignore_ascii_case(b"trailers"))
+}
+
+fn field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}

@@ -1,0 +1,157 @@
+//! Bytes that were read and not yet used.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, ReadBuf};
+
+/// A buffer between a reader and whoever makes sense of its bytes.
+///
+/// It starts small, because most connections are idle most of the time, and
+/// grows only while a reader fills it to the brim, up to a bound.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    /// Always initialized, so that reading into it needs no zeroing.
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+    most: usize,
+}
+
+/// Room of an idle connection.
+const SMALL: usize = 8 * 1024;
+/// Room of a busy one, unless it is told otherwise: four TLS records.
+pub(crate) const LARGE: usize = 64 * 1024;
+
+impl Inbox {
+    pub(crate) fn new() -> Self {
+        Self::up_to(LARGE)
+    }
+
+    /// A buffer that holds at most `most` bytes.
+    pub(crate) fn up_to(most: usize) -> Self {
+        Self { bytes: Vec::new(), start: 0, end: 0, most: most.max(SMALL) }
+    }
+
+    /// A buffer that already holds something.
+    pub(crate) fn holding(bytes: Vec<u8>) -> Self {
+        let end = bytes.len();
+        Self { most: LARGE.max(end), bytes, start: 0, end }
+    }
+
+    /// What was read and not yet used.
+    pub(crate) fn filled(&self) -> &[u8] {
+        self.bytes.get(self.start..self.end).unwrap_or_default()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Whether nothing more can be read before something is used.
+    pub(crate) fn is_full(&self) -> bool {
+        self.end - self.start >= self.most
+    }
+
+    /// Marks the first `count` bytes as used.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.start = self.end.min(self.start + count);
+        if self.is_empty() {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Gives back what a busy time took, if nothing is in it.
+    pub(crate) fn shrink(&mut self) {
+        if self.is_empty() && self.bytes.len() > SMALL {
+            self.bytes = Vec::new();
+        }
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        (self.start, self.end) = (0, 0);
+    }
+
+    /// Reads once. Zero means the end, or that the buffer [is full](Self::is_full).
+    pub(crate) fn poll_fill<R: AsyncRead + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut R,
+    ) -> Poll<io::Result<usize>> {
+        self.make_room();
+        let mut space = ReadBuf::new(self.bytes.get_mut(self.end..).unwrap_or_default());
+        if space.capacity() == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        ready!(Pin::new(from).poll_read(cx, &mut space))?;
+        let count = space.filled().len();
+        self.end += count;
+        Poll::Ready(Ok(count))
+    }
+
+    /// [`Self::poll_fill`] for whoever can wait.
+    pub(crate) async fn fill<R: AsyncRead + Unpin>(&mut self, from: &mut R) -> io::Result<usize> {
+        std::future::poll_fn(|cx| self.poll_fill(cx, from)).await
+    }
+
+    /// Makes sure that there is room behind what is there, if there may be.
+    fn make_room(&mut self) {
+        if self.end < self.bytes.len() {
+            return;
+        }
+        if self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        if self.end == self.bytes.len() {
+            let larger = (self.bytes.len() * 2).clamp(SMALL, self.most);
+            self.bytes.resize(larger.max(self.bytes.len()), 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn it_grows_with_what_comes_and_no_further_than_told() {
+        let mut inbox = Inbox::up_to(20_000);
+        let mut endless = tokio::io::repeat(7);
+        while !inbox.is_full() {
+            assert!(inbox.fill(&mut endless).await.unwrap() > 0);
+        }
+        assert_eq!(inbox.filled().len(), 20_000);
+        assert_eq!(inbox.fill(&mut endless).await.unwrap(), 0, "full means no more");
+    }
+
+    #[tokio::test]
+    async fn what_is_used_makes_room_and_what_is_not_stays_in_order() {
+        let mut inbox = Inbox::up_to(SMALL);
+        let source: Vec<u8> = (0..50_000u32).map(|n| (n % 251) as u8).collect();
+        let mut reader = source.as_slice();
+        let mut seen = Vec::new();
+        loop {
+            let count = inbox.fill(&mut reader).await.unwrap();
+            let take = inbox.filled().len().div_ceil(3);
+            seen.extend_from_slice(&inbox.filled()[..take]);
+            inbox.consume(take);
+            if count == 0 && inbox.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(seen, source);
+    }
+
+    #[test]
+    fn an_idle_buffer_gives_its_memory_back() {
+        let mut inbox = Inbox::holding(vec![1; 40_000]);
+        inbox.shrink();
+        assert_eq!(inbox.filled().len(), 40_000, "not while something is in it");
+        inbox.consume(40_000);
+        inbox.shrink();
+        assert_eq!(inbox.bytes.capacity(), 0);
+    }
+}

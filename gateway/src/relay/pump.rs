@@ -1,0 +1,258 @@
+//! One direction of an exchange.
+//!
+//! A [`Pump`] takes bytes out of an [`Inbox`], makes sure that they are a body of
+//! the announced kind, counts them and writes them. It is polled, not spawned:
+//! two of them, one per direction, run in the task of their connection and share
+//! its sockets without a lock.
+//!
+//! What has to precede the body (a head) is put into [`Pump::out`], so that it
+//! leaves together with the first piece of the body.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::inbox::Inbox;
+use crate::http1::chunked::{self, ChunkFault, Decoder};
+use crate::http1::fields::Fields;
+use crate::http1::framing::Framing;
+use crate::refuse::Refusal;
+
+/// Moves a body from one side to the other.
+#[derive(Debug)]
+pub(crate) struct Pump {
+    from: From,
+    chunked: bool,
+    /// What is to be written before anything that is still in the inbox.
+    pub(crate) out: Vec<u8>,
+    written: usize,
+    /// Bytes at the front of the inbox that were counted and not yet written.
+    counted: usize,
+    ended: bool,
+    /// Counts up whenever something moves, so that others can tell idleness.
+    pub(crate) moved: u64,
+}
+
+/// How the body arrives.
+#[derive(Debug)]
+enum From {
+    Chunked(Box<Decoder>),
+    Length(u64),
+    UntilClose,
+}
+
+impl From {
+    /// The way in, and whether it has ended before it began.
+    fn of(framing: Framing) -> (Self, bool) {
+        match framing {
+            Framing::Chunked => (Self::Chunked(Box::new(Decoder::new())), false),
+            Framing::Empty => (Self::Length(0), true),
+            Framing::Length(length) => (Self::Length(length), false),
+            Framing::UntilClose => (Self::UntilClose, false),
+        }
+    }
+}
+
+/// Why a body did not get across.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    Malformed(ChunkFault),
+    Read(io::Error),
+    Refused(Refusal),
+    /// It ended before its end.
+    Truncated,
+    Write(io::Error),
+}
+
+/// Up to here the first piece of a body is copied behind the head.
+const TOGETHER: usize = 16 * 1024;
+
+impl Pump {
+    /// A pump for a body that arrives as `framing` says and leaves chunked or as
+    /// it is. `out` is memory to be reused.
+    pub(crate) fn new(framing: Framing, chunked: bool, mut out: Vec<u8>) -> Self {
+        out.clear();
+        let (from, ended) = From::of(framing);
+        Self { from, chunked, out, written: 0, counted: 0, ended, moved: 0 }
+    }
+
+    /// Begins another body, after what already waits to be written.
+    pub(crate) fn carry(&mut self, framing: Framing, chunked: bool) {
+        (self.from, self.ended) = From::of(framing);
+        self.chunked = chunked;
+    }
+
+    /// Whether nothing waits to be written.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.written == self.out.len()
+    }
+
+    /// Moves what can be moved; ready when the body is across. `count` is asked
+    /// before each piece.
+    pub(crate) fn poll<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut R,
+        inbox: &mut Inbox,
+        to: &mut W,
+        count: &mut impl FnMut(usize) -> Result<(), Refusal>,
+    ) -> Poll<Result<(), Broken>> {
+        loop {
+            self.take(inbox, count)?;
+            ready!(self.poll_drain(cx, to))?;
+            ready!(self.poll_straight(cx, inbox, to, count))?;
+            if self.ended {
+                return Pin::new(to).poll_flush(cx).map_err(Broken::Write);
+            }
+            if !inbox.is_empty() {
+                continue;
+            }
+            match inbox.poll_fill(cx, from) {
+                Poll::Pending => {
+                    ready!(Pin::new(to).poll_flush(cx)).map_err(Broken::Write)?;
+                    return Poll::Pending;
+                }
+                Poll::Ready(Err(err)) => return Poll::Ready(Err(Broken::Read(err))),
+                Poll::Ready(Ok(0)) => self.end_of_input()?,
+                Poll::Ready(Ok(_)) => self.moved += 1,
+            }
+        }
+    }
+
+    /// Writes what is in `out`.
+    pub(crate) fn poll_drain<W: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        to: &mut W,
+    ) -> Poll<Result<(), Broken>> {
+        while let Some(rest) = self.out.get(self.written..).filter(|rest| !rest.is_empty()) {
+            self.written += ready!(poll_some(cx, to, rest))?;
+            self.moved += 1;
+        }
+        self.out.clear();
+        self.written = 0;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Moves pieces of the body behind what is to be written, as far as that
+    /// saves a write or cannot be done without a copy.
+    fn take(
+        &mut self,
+        inbox: &mut Inbox,
+        count: &mut impl FnMut(usize) -> Result<(), Refusal>,
+    ) -> Result<(), Broken> {
+        while !self.ended && !inbox.is_empty() && self.out.len() < TOGETHER {
+            let room = TOGETHER - self.out.len();
+            let (skip, length) = match &mut self.from {
+                From::Chunked(decoder) => {
+                    let step = decoder.step(inbox.filled()).map_err(Broken::Malformed)?;
+                    (step.framing, step.data)
+                }
+                From::Length(left) if self.chunked || !self.out.is_empty() => {
+                    let length = at_most(inbox.filled().len().min(room), *left);
+                    *left -= length as u64;
+                    (0, length)
+                }
+                From::UntilClose if self.chunked || !self.out.is_empty() => {
+                    (0, inbox.filled().len().min(room))
+                }
+                From::Length(_) | From::UntilClose => return Ok(()),
+            };
+            // What was counted already was to be written straight, and was not.
+            let fresh = length - length.min(self.counted);
+            self.counted -= length - fresh;
+            count(fresh).map_err(Broken::Refused)?;
+            let data = inbox.filled().get(skip..skip + length).unwrap_or_default();
+            if self.chunked && !data.is_empty() {
+                chunked::write_chunk(data, &mut self.out);
+            } else {
+                self.out.extend_from_slice(data);
+            }
+            inbox.consume(skip + length);
+            self.end_if_complete();
+        }
+        Ok(())
+    }
+
+    /// Writes a plain body from where it was read, without a copy.
+    fn poll_straight<W: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        inbox: &mut Inbox,
+        to: &mut W,
+        count: &mut impl FnMut(usize) -> Result<(), Refusal>,
+    ) -> Poll<Result<(), Broken>> {
+        while !self.ended && !self.chunked && !inbox.is_empty() {
+            let length = match &self.from {
+                From::Chunked(_) => return Poll::Ready(Ok(())),
+                From::Length(left) => at_most(inbox.filled().len(), *left),
+                From::UntilClose => inbox.filled().len(),
+            };
+            if length > self.counted {
+                count(length - self.counted).map_err(Broken::Refused)?;
+                self.counted = length;
+            }
+            let data = inbox.filled().get(..length).unwrap_or_default();
+            let wrote = ready!(poll_some(cx, to, data))?;
+            self.counted -= wrote;
+            self.moved += 1;
+            inbox.consume(wrote);
+            if let From::Length(left) = &mut self.from {
+                *left -= wrote as u64;
+            }
+            self.end_if_complete();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn end_if_complete(&mut self) {
+        let complete = match &self.from {
+            From::Chunked(decoder) => decoder.is_done(),
+            From::Length(left) => *left == 0,
+            From::UntilClose => false,
+        };
+        if complete {
+            self.end();
+        }
+    }
+
+    fn end_of_input(&mut self) -> Result<(), Broken> {
+        match &self.from {
+            From::UntilClose => {
+                self.end();
+                Ok(())
+            }
+            From::Chunked(_) | From::Length(_) => Err(Broken::Truncated),
+        }
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+        if self.chunked {
+            match &self.from {
+                From::Chunked(decoder) => chunked::write_end(decoder.trailers(), &mut self.out),
+                From::Length(_) | From::UntilClose => {
+                    chunked::write_end(&Fields::default(), &mut self.out);
+                }
+            }
+        }
+    }
+}
+
+fn poll_some<W: AsyncWrite + Unpin>(
+    cx: &mut Context<'_>,
+    to: &mut W,
+    data: &[u8],
+) -> Poll<Result<usize, Broken>> {
+    match ready!(Pin::new(to).poll_write(cx, data)) {
+        Ok(0) => Poll::Ready(Err(Broken::Write(io::ErrorKind::WriteZero.into()))),
+        Ok(wrote) => Poll::Ready(Ok(wrote)),
+        Err(err) => Poll::Ready(Err(Broken::Write(err))),
+    }
+}
+
+fn at_most(length: usize, left: u64) -> usize {
+    usize::try_from(left).map_or(length, |left| left.min(length))
+}

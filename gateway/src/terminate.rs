@@ -1,0 +1,115 @@
+//! Step 4 of 10: TLS, under a leaf minted for the destination.
+//!
+//! Comes after policy let the destination in, or decided to say no in words the
+//! client understands. The leaf is the destination's, whatever name the client
+//! sent; a name that is not the destination's is refused, in the tunnel.
+
+use certs::{Alpn, Subject};
+use policies::{Destination, Host, HostName};
+use tokio::net::TcpStream;
+use tokio::time;
+use tokio_rustls::StartHandshake;
+use tokio_rustls::server::TlsStream;
+
+use crate::admit::HostPermit;
+use crate::connection::Doom;
+use crate::gateway::Gateway;
+use crate::opening::hello::Hello;
+use crate::record::ConnectionRecord;
+use crate::refuse::Refusal;
+
+/// A connection whose TLS ends here.
+#[derive(Debug)]
+pub(crate) struct Terminated {
+    pub(crate) stream: TlsStream<TcpStream>,
+    pub(crate) protocol: Protocol,
+}
+
+/// What was negotiated above TLS.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// Whether the name in the hello is the destination's. None at all is fine: the
+/// client has named the destination before.
+pub(crate) fn check_name(hello: &Hello, to: &Destination) -> Result<(), Doom> {
+    let Some(written) = &hello.server_name else { return Ok(()) };
+    match (HostName::parse(written), &to.host) {
+        (Ok(named), Host::Name(admitted)) if named == *admitted => Ok(()),
+        _ => Err(Doom::Misnamed { admitted: to.host.to_string(), named: written.clone() }),
+    }
+}
+
+/// What to offer a client: what its upstream speaks, as far as it can be known.
+///
+/// Nothing is translated between the two, so a client must not be given a
+/// protocol that its upstream does not speak.
+pub(crate) async fn protocols(
+    permit: &HostPermit,
+    hello: &Hello,
+    to: &Destination,
+    gateway: &Gateway,
+) -> Alpn {
+    if !hello.offers_h2 {
+        return Alpn::Http1;
+    }
+    match gateway.dialer.speaks_h2(permit, to).await {
+        Ok(true) => Alpn::H2OrHttp1,
+        // A client that cannot be served is told so by its first request, in a
+        // protocol that every client speaks.
+        Ok(false) | Err(_) => Alpn::Http1,
+    }
+}
+
+/// Finishes the handshake as `leaf`.
+pub(crate) async fn terminate(
+    stream: TcpStream,
+    hello: Hello,
+    leaf: &Host,
+    alpn: Alpn,
+    gateway: &Gateway,
+    record: &mut ConnectionRecord,
+) -> Result<Terminated, Refusal> {
+    let failed = |why: &dyn std::fmt::Display| Refusal::HandshakeFailed(why.to_string());
+    let subject = match leaf {
+        Host::Address(address) => Subject::from(*address),
+        Host::Name(name) => Subject::parse(name.as_str()).map_err(|err| failed(&err))?,
+    };
+    let config = gateway.tls.config(&subject, alpn).map_err(|err| failed(&err))?;
+    let server_name = hello.server_name.clone();
+    let limit = gateway.limits.opening();
+    let handshake = StartHandshake::from_parts(hello.accepted, stream).into_stream(config);
+    let stream = match time::timeout(limit, handshake).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(err)) => return Err(failed(&err)),
+        Err(_elapsed) => return Err(Refusal::OpeningTimeout { limit }),
+    };
+    let (_, session) = stream.get_ref();
+    let protocol = match session.alpn_protocol() {
+        Some(b"h2") => Protocol::Http2,
+        _ => Protocol::Http1,
+    };
+    record.tls(facts(session, server_name));
+    Ok(Terminated { stream, protocol })
+}
+
+fn facts(session: &rustls::ServerConnection, server_name: Option<String>) -> audit::Tls {
+    let version = match session.protocol_version() {
+        Some(rustls::ProtocolVersion::TLSv1_3) => Some("1.3"),
+        Some(rustls::ProtocolVersion::TLSv1_2) => Some("1.2"),
+        _ => None,
+    };
+    let cipher = session.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str());
+    let protocol = session.alpn_protocol().map(String::from_utf8_lossy);
+    let resumed = session.handshake_kind().map(|kind| kind == rustls::HandshakeKind::Resumed);
+    audit::Tls {
+        version: version.map(audit::Text::constant),
+        cipher: cipher.map(audit::Text::constant),
+        next_protocol: protocol.map(|name| audit::Text::new(&name)),
+        server_name: server_name.map(audit::Text::from),
+        resumed,
+        server_hash: None,
+    }
+}
