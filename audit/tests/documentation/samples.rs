@@ -1,0 +1,127 @@
+//! Lines and folders to hold the page against.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use audit::{
+    Connection, Decision, Destination, Dns, Finding, Hold, HoldState, Http, Key, Kind, Limit, Log,
+    Operator, Options, PolicyLoaded, PolicyRefused, PublicKey, Request, RunEnded, RunStarted,
+    Sighting, segment,
+};
+use serde_json::{Map, Value};
+use tempfile::TempDir;
+
+pub(crate) type Line = Map<String, Value>;
+
+/// The golden line of this kind, as it is in its file.
+pub(crate) fn golden_line(kind: Kind) -> String {
+    let name = format!("testdata/v1/{kind}.jsonl");
+    fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+}
+
+pub(crate) fn golden(kind: Kind) -> Line {
+    serde_json::from_str(&golden_line(kind)).unwrap()
+}
+
+/// The first line of each kind, written by a log that is told nothing.
+pub(crate) fn lines_that_know_nothing() -> BTreeMap<String, Line> {
+    let dir = private_dir();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    // Every batch is a segment of its own.
+    let options = Options { segment_bytes: 1, ..Options::new("run-1") };
+    let (log, _) = Log::open(dir.path(), options).unwrap();
+    runtime.block_on(async {
+        let mut entry = log.begin(Request::default()).unwrap();
+        entry.opened().await.unwrap();
+        drop(entry);
+        drop(log.begin(Connection::default()).unwrap());
+        log.record(Dns::default()).unwrap();
+        log.record(Finding {
+            sighting: Sighting::Pattern,
+            pattern: None,
+            secret: None,
+            location: "body".into(),
+            stopped: false,
+            entry: None,
+            destination: Destination::default(),
+            decision: Decision::default(),
+        })
+        .unwrap();
+        log.record(Hold {
+            state: HoldState::Asked,
+            entry: log.record(Limit::default()).unwrap(),
+            user: None,
+            waited: None,
+            destination: Destination::default(),
+            http: Http::default(),
+            decision: Decision::default(),
+        })
+        .unwrap();
+        log.record(Operator::default()).unwrap();
+        log.record(PolicyLoaded::default()).unwrap();
+        log.record(PolicyRefused::default()).unwrap();
+        log.record(RunEnded::default()).unwrap();
+        log.record(RunStarted::default()).unwrap();
+        log.close().await.unwrap();
+    });
+    drop(log);
+    tear(dir.path());
+    let (log, _) = Log::open(dir.path(), Options::new("run-1")).unwrap();
+    drop(log);
+
+    let mut first = BTreeMap::new();
+    for segment in segment::Segment::list(dir.path()).unwrap() {
+        for line in fs::read_to_string(segment.path()).unwrap().lines() {
+            let line: Line = serde_json::from_str(line).unwrap();
+            let kind = line["kind"].as_str().unwrap().to_owned();
+            first.entry(kind).or_insert(line);
+        }
+    }
+    first
+}
+
+fn tear(dir: &Path) {
+    let mut file = OpenOptions::new().append(true).open(dir.join(segment::CURRENT)).unwrap();
+    file.write_all(b"{\"v\":1,\"se").unwrap();
+}
+
+/// Evidence with everything a seal can list, and names that shells stumble over.
+pub(crate) fn sealed_folder() -> (TempDir, PublicKey) {
+    let dir = private_dir();
+    write_log(dir.path());
+    let artifacts = dir.path().join("artifacts");
+    fs::create_dir(&artifacts).unwrap();
+    for name in ["report.txt", r"a\nb", "-n", " two  spaces ", "*", "$(id)", "café", "seal.json"] {
+        fs::write(artifacts.join(name), name).unwrap();
+    }
+    symlink("report.txt", artifacts.join("latest")).unwrap();
+    symlink("/etc", artifacts.join("outside")).unwrap();
+    // A socket's file stays when the socket is closed.
+    drop(std::os::unix::net::UnixListener::bind(artifacts.join("socket")).unwrap());
+    let home = tempfile::tempdir().unwrap();
+    let key = Key::load_or_create(&home.path().join("keys/seal.pem")).unwrap();
+    audit::seal(dir.path(), &key).unwrap();
+    (dir, key.public())
+}
+
+/// A log of three segments.
+pub(crate) fn write_log(dir: &Path) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let options = Options { segment_bytes: 1500, ..Options::new("run-1") };
+    let (log, _) = Log::open(dir, options).unwrap();
+    for n in 0..9 {
+        let detail = Some(format_args!("number {n}: \\ \" \n % \u{e9}").into());
+        let note = Operator { action: "reload".into(), detail, ..Operator::default() };
+        runtime.block_on(log.record_safely(note)).unwrap();
+    }
+    log.close_blocking().unwrap();
+    assert_eq!(segment::Segment::list(dir).unwrap().len(), 3);
+}
+
+pub(crate) fn private_dir() -> TempDir {
+    let private = fs::Permissions::from_mode(0o700);
+    tempfile::Builder::new().permissions(private).tempdir().unwrap()
+}
