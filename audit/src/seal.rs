@@ -17,9 +17,13 @@
 //! sed -n 2p seal.json > signed
 //! jq -r .signature seal.json | base64 -d > signature
 //! openssl pkeyutl -verify -pubin -inkey installation.pub.pem -rawin -in signed -sigfile signature
-//! jq -r '.sealed.files[] | select(.type == "file") | "\(.sha256)  \(.path)"' seal.json | sha256sum -c
-//! tail -n 1 audit.jsonl | tr -d '\n' | sha256sum      # is .sealed.log.hash
+//! jq -r '.files[] | select(.type == "file") | "\(.sha256)  \(.path)"' signed | sha256sum -c
+//! tail -n 1 audit.jsonl | tr -d '\n' | sha256sum      # is .log.hash of `signed`
 //! ```
+//!
+//! Everything but the signature is read from what was signed, never from
+//! `seal.json` as a whole: its other lines could hold a second `sealed`.
+//! `docs/audit-format.md` has the whole script, and a test runs it.
 //!
 //! `installation.pub.pem` comes from the installation. The seal repeats it under
 //! `.sealed.key.pem`, to say which key it was; a seal that vouches for itself
