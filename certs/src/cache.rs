@@ -34,6 +34,11 @@ impl Leaves {
         &self.mint
     }
 
+    /// How many leaves are kept.
+    pub fn kept(&self) -> usize {
+        self.kept.len()
+    }
+
     /// The leaf for `subject`, minted now if there is none.
     pub fn leaf(&self, subject: &Subject) -> Result<Arc<CertifiedKey>, MintError> {
         self.leaf_at(subject, SystemTime::now())

@@ -4,8 +4,10 @@
 
 mod admit;
 mod authorize;
-mod config;
+mod check;
+pub mod config;
 mod connection;
+pub mod control;
 mod dial;
 mod dns;
 mod gateway;
@@ -16,14 +18,23 @@ mod limits;
 mod listen;
 mod metrics;
 mod opening;
+mod phase;
+mod policy_file;
 mod record;
 mod refuse;
 mod relay;
 mod request;
+mod selfcheck;
+mod server;
+mod signals;
 mod terminate;
 #[cfg(test)]
 mod testing;
 
 pub use admit::HostPermit;
 pub use authorize::RequestPermit;
+pub use check::{Checked, check};
 pub use gateway::Gateway;
+pub use listen::Inherited;
+pub use server::{Drained, Server, StartError};
+pub use signals::{Signals, Told};

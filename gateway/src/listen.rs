@@ -19,11 +19,11 @@ use std::time::Duration;
 
 use audit::WayIn;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::{select, time};
 use tracing::{debug, warn};
 
 use crate::gateway::Gateway;
+use crate::phase::{Phase, Phases, reached};
 pub use bind::BindError;
 pub(crate) use bind::{Bound, bind};
 pub use inherited::Inherited;
@@ -61,13 +61,13 @@ impl From<Way> for WayIn {
 
 /// Accepts until told to drain, and hands each connection to `serve`.
 ///
-/// Returning means that nobody is let in any more. Those inside go on; they have
-/// ended when every room is free again.
+/// Returning means that nobody is let in any more. Those inside go on until they
+/// are done or cut; they have ended when every room is free again.
 pub(crate) async fn listen<F>(
     listeners: Vec<(Way, TcpListener)>,
     gateway: Arc<Gateway>,
     serve: impl Fn(Accepted, Arc<Gateway>) -> F,
-    mut draining: watch::Receiver<bool>,
+    mut phases: Phases,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -81,7 +81,7 @@ pub(crate) async fn listen<F>(
         };
         let (room, accepted) = select! {
             next = next => next,
-            _ = draining.wait_for(|draining| *draining) => return,
+            () = reached(&mut phases, Phase::Draining) => return,
         };
         next_first += 1;
         match accepted {
@@ -89,8 +89,13 @@ pub(crate) async fn listen<F>(
                 Ok(accepted) => {
                     gateway.metrics.accepted(way.into());
                     let served = serve(accepted, Arc::clone(&gateway));
+                    let mut phases = phases.clone();
                     tokio::spawn(async move {
-                        served.await;
+                        // Dropping it writes its records, as abandoned.
+                        select! {
+                            () = served => {}
+                            () = reached(&mut phases, Phase::Cut) => {}
+                        }
                         drop(room);
                     });
                 }

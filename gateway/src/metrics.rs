@@ -5,7 +5,7 @@
 //! place to write secrets. Rules change with the policy, so they are bounded
 //! too: beyond [`MOST_SERIES`] series a rule is counted as `other`.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use audit::{Outcome, WayIn};
@@ -28,6 +28,7 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     /// Series of `requests` that were asked for.
     series: AtomicUsize,
+    ended: AtomicU64,
     request_seconds: Family<OutcomeLabels, Histogram, fn() -> Histogram>,
     connections: Family<WayLabels, Counter>,
     dial_seconds: Family<StepLabels, Histogram, fn() -> Histogram>,
@@ -70,6 +71,7 @@ impl Metrics {
             registry: Registry::with_prefix("sluice"),
             requests: Family::default(),
             series: AtomicUsize::new(0),
+            ended: AtomicU64::new(0),
             request_seconds: Family::new_with_constructor(durations),
             connections: Family::default(),
             dial_seconds: Family::new_with_constructor(durations),
@@ -89,6 +91,7 @@ impl Metrics {
         outcome: Outcome,
         took: Duration,
     ) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
         let rule = rule.unwrap_or("none").to_owned();
         let mut labels = RequestLabels { code, rule, outcome: OutcomeLabel(outcome) };
         if self.requests.get(&labels).is_none()
@@ -99,6 +102,11 @@ impl Metrics {
         self.requests.get_or_create(&labels).inc();
         let labels = OutcomeLabels { outcome: OutcomeLabel(outcome) };
         self.request_seconds.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// How many requests ended so far.
+    pub(crate) fn requests_ended(&self) -> u64 {
+        self.ended.load(Ordering::Relaxed)
     }
 
     /// One connection was accepted.

@@ -155,7 +155,7 @@ impl Dialer {
 
 /// Why no dialer could be set up.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum DialerError {
+pub enum DialerError {
     #[error("cannot tell which name servers to ask")]
     Resolver(#[from] NetError),
     #[error("cannot tell which upstreams to trust")]
@@ -225,13 +225,14 @@ impl Dialer {
         // The wait for whoever connects before us counts, too: a dead upstream
         // must not keep sixty-four requests waiting in a row.
         let limit = self.settings.timeouts.total();
-        let connected = time::timeout(limit, async {
+        // Boxed: it is rare and large, and every stream would carry it.
+        let connected = Box::pin(time::timeout(limit, async {
             let _turn = connections.opening.lock().await;
             match connections.join(reach, self.settings.pool) {
                 Some(place) => Ok(place),
                 None => self.start_http2(reach, to).await,
             }
-        });
+        }));
         connected.await.unwrap_or_else(|_| Err(DialError::Timeout { to: to.clone(), limit }))
     }
 

@@ -1,7 +1,7 @@
 //! Accepting, and stopping to.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::*;
 use crate::limits::Bounds;
@@ -35,9 +35,9 @@ async fn each_way_in_is_told_apart() {
     let stage = Stage::new(ALLOWED_TEST);
     let ((proxy, at_proxy), (https, at_https)) = (door().await, door().await);
     let (sender, mut served) = mpsc::unbounded_channel();
-    let (_stop, draining) = watch::channel(false);
+    let (_stop, phases) = watch::channel(Phase::Serving);
     let doors = vec![(Way::Proxy, proxy), (Way::CapturedHttps, https)];
-    tokio::spawn(listen(doors, Arc::clone(&stage.gateway), hand_over(sender), draining));
+    tokio::spawn(listen(doors, Arc::clone(&stage.gateway), hand_over(sender), phases));
 
     for (at, way) in [(at_https, Way::CapturedHttps), (at_proxy, Way::Proxy)] {
         let mut client = TcpStream::connect(at).await.expect("it listens");
@@ -55,9 +55,9 @@ async fn who_finds_no_room_waits_outside_and_is_let_in_later() {
     let stage = Stage::with_bounds(ALLOWED_TEST, bounds);
     let (listener, at) = door().await;
     let (sender, mut served) = mpsc::unbounded_channel();
-    let (_stop, draining) = watch::channel(false);
+    let (_stop, phases) = watch::channel(Phase::Serving);
     let doors = vec![(Way::Proxy, listener)];
-    tokio::spawn(listen(doors, Arc::clone(&stage.gateway), hand_over(sender), draining));
+    tokio::spawn(listen(doors, Arc::clone(&stage.gateway), hand_over(sender), phases));
 
     let mut first = TcpStream::connect(at).await.expect("it listens");
     let mut second = TcpStream::connect(at).await.expect("the kernel takes it");
@@ -75,17 +75,17 @@ async fn a_drain_lets_nobody_in_and_waits_for_who_is() {
     let stage = Stage::new(ALLOWED_TEST);
     let (listener, at) = door().await;
     let (sender, mut served) = mpsc::unbounded_channel();
-    let (stop, draining) = watch::channel(false);
+    let (stop, phases) = watch::channel(Phase::Serving);
     let doors = vec![(Way::Socks, listener)];
     let gateway = Arc::clone(&stage.gateway);
-    let listening = tokio::spawn(listen(doors, gateway, hand_over(sender), draining));
+    let listening = tokio::spawn(listen(doors, gateway, hand_over(sender), phases));
 
     let mut inside = TcpStream::connect(at).await.expect("it listens");
     while stage.gateway.limits.open_connections() < 2 {
         // One room for the connection inside, one held for the next.
         tokio::task::yield_now().await;
     }
-    stop.send(true).expect("it listens");
+    stop.send(Phase::Draining).expect("it listens");
     listening.await.expect("it ends in order");
     assert!(TcpStream::connect(at).await.is_err(), "nobody is let in any more");
 
@@ -97,4 +97,24 @@ async fn a_drain_lets_nobody_in_and_waits_for_who_is() {
     inside.write_all(b"x").await.expect("it is still served");
     served.recv().await.expect("it is still served");
     all_free.await;
+}
+
+#[tokio::test]
+async fn who_does_not_finish_in_time_is_cut() {
+    let stage = Stage::new(ALLOWED_TEST);
+    let (listener, at) = door().await;
+    let (sender, _served) = mpsc::unbounded_channel();
+    let (stop, phases) = watch::channel(Phase::Serving);
+    let doors = vec![(Way::Proxy, listener)];
+    let gateway = Arc::clone(&stage.gateway);
+    let listening = tokio::spawn(listen(doors, gateway, hand_over(sender), phases));
+
+    let mut inside = TcpStream::connect(at).await.expect("it listens");
+    while stage.gateway.limits.open_connections() < 2 {
+        tokio::task::yield_now().await;
+    }
+    stop.send(Phase::Cut).expect("it listens");
+    listening.await.expect("it ends in order");
+    stage.gateway.limits.all_rooms_free().await;
+    assert_eq!(inside.read(&mut [0]).await.expect("it is closed in order"), 0);
 }

@@ -1,5 +1,6 @@
 //! Answers, as a client reads them.
 
+use hickory_proto::op::MessageType;
 use hickory_proto::rr::rdata::opt::EdnsCode;
 use proptest::prelude::*;
 

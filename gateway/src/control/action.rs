@@ -1,0 +1,331 @@
+//! Everything an operator can ask of a running gateway.
+//!
+//! Requests on the socket and signals are two spellings of this one list. Each
+//! becomes an [`Action`], and only [`Controller::handle`] carries one out. What
+//! changes something is recorded with who asked for it, also when it is refused.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use audit::{Operator, PolicyLoaded, PolicyRefused, Text, Unavailable};
+use tokio::sync::{Mutex, watch};
+use tokio::task;
+use tracing::{info, warn};
+
+use super::status::{
+    AuditStatus, Counts, Holds, Listening, PolicyStatus, Reloaded, Status, WrittenProblem,
+};
+use crate::gateway::Gateway;
+use crate::metrics::Standing;
+use crate::phase::{Phase, Phases};
+use crate::policy_file::{PolicyError, PolicyFile, ReadPolicy};
+
+/// A request from an operator, parsed and from somebody who may ask.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) enum Action {
+    /// The certificate that the sandbox is to trust.
+    CaCertificate,
+    /// Lets nobody in any more, and ends when everybody has left.
+    Drain,
+    /// The requests that wait for a person.
+    Holds,
+    /// Numbers for a monitoring system.
+    Metrics,
+    /// Swaps in a policy: this one, or the configured file as it is now.
+    Reload { text: Option<String> },
+    /// How things stand.
+    Status,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Caller {
+    Peer { uid: u32 },
+    Signal,
+}
+
+/// What an action comes to.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    CaCertificate(String),
+    Draining,
+    Holds(Holds),
+    Metrics(String),
+    Reloaded(Reloaded),
+    Status(Box<Status>),
+}
+
+/// Why an action was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ActionError {
+    #[error("the gateway is stopping, and takes no policy any more")]
+    Draining,
+    #[error("the policy was refused, and the one before it stays: {0}")]
+    Policy(#[from] PolicyError),
+    #[error("what cannot be recorded is not done: {0}")]
+    Unrecorded(#[from] Unavailable),
+}
+
+/// Carries out actions, on one gateway.
+#[derive(Debug)]
+pub(crate) struct Controller {
+    gateway: Arc<Gateway>,
+    policy_file: PolicyFile,
+    listening: Vec<Listening>,
+    started: Instant,
+    phase: watch::Sender<Phase>,
+    /// Held while a policy is read and swapped in: two at once must not mix.
+    reloading: Mutex<()>,
+}
+
+impl Controller {
+    pub(crate) fn new(
+        gateway: Arc<Gateway>,
+        policy_file: PolicyFile,
+        listening: Vec<Listening>,
+    ) -> Self {
+        Self {
+            gateway,
+            policy_file,
+            listening,
+            started: Instant::now(),
+            phase: watch::Sender::new(Phase::Serving),
+            reloading: Mutex::new(()),
+        }
+    }
+
+    /// How far the gateway is on its way to its end.
+    pub(crate) fn phases(&self) -> Phases {
+        self.phase.subscribe()
+    }
+
+    /// Goes on to `phase`, never back.
+    pub(crate) fn advance(&self, phase: Phase) {
+        self.phase.send_if_modified(|now| {
+            let further = *now < phase;
+            *now = phase.max(*now);
+            further
+        });
+        self.gateway.drain();
+    }
+
+    fn is_draining(&self) -> bool {
+        *self.phase.borrow() >= Phase::Draining
+    }
+
+    /// Carries out one action.
+    ///
+    /// The match has no `_` arm on purpose: a new action must say here what it
+    /// does.
+    pub(crate) async fn handle(&self, action: Action, by: Caller) -> Result<Answer, ActionError> {
+        match action {
+            Action::CaCertificate => Ok(Answer::CaCertificate(self.gateway.tls.authority().pem())),
+            Action::Drain => self.drain(by).await,
+            Action::Holds => Ok(Answer::Holds(Holds::default())),
+            Action::Metrics => Ok(Answer::Metrics(self.metrics())),
+            Action::Reload { text } => self.reload(text, by).await,
+            Action::Status => Ok(Answer::Status(Box::new(self.status()))),
+        }
+    }
+
+    async fn drain(&self, by: Caller) -> Result<Answer, ActionError> {
+        // A log that failed must not keep anyone from stopping the gateway.
+        if let Err(err) = self.note("drain", by, None).await {
+            warn!(%err, "stopping, and it cannot be recorded");
+        }
+        self.advance(Phase::Draining);
+        Ok(Answer::Draining)
+    }
+
+    /// Reads, records, and only then swaps. Whatever goes wrong, the policy
+    /// before it stays.
+    async fn reload(&self, text: Option<String>, by: Caller) -> Result<Answer, ActionError> {
+        let _one_at_a_time = self.reloading.lock().await;
+        if self.is_draining() {
+            return Err(ActionError::Draining);
+        }
+        let source = match text {
+            Some(_) => "the policy that was sent".to_owned(),
+            None => self.policy_file.path().display().to_string(),
+        };
+        let read = match self.read(&source, text).await {
+            Ok(read) => read,
+            Err(err) => {
+                self.refused(&source, &err, by).await?;
+                return Err(err.into());
+            }
+        };
+        self.note("reload", by, None).await?;
+        let before = self.gateway.policy.load().hash.clone();
+        let ReadPolicy { policy, hash } = read;
+        let loaded = PolicyLoaded {
+            hash: hash.as_str().into(),
+            name: Some((&*policy.name).into()),
+            file: Some(source.as_str().into()),
+            rules: policy.rules().count() as u64,
+            replaced: Some(before),
+        };
+        self.gateway.log.record_safely(loaded).await?;
+        let name = policy.name.to_string();
+        let generation = self.gateway.load_policy(policy, hash.as_str());
+        info!(policy = %name, %hash, generation, "policy loaded");
+        Ok(Answer::Reloaded(Reloaded { name, hash, generation }))
+    }
+
+    async fn read(&self, source: &str, text: Option<String>) -> Result<ReadPolicy, PolicyError> {
+        let (file, source) = (self.policy_file.clone(), source.to_owned());
+        // Away from the threads that relay: it touches the disk and compiles patterns.
+        let reading = task::spawn_blocking(move || match text {
+            Some(text) => file.read_text(&source, &text),
+            None => file.read(),
+        });
+        match reading.await {
+            Ok(read) => read,
+            Err(panicked) => {
+                let path = self.policy_file.path().to_owned();
+                Err(PolicyError::Read { path, source: std::io::Error::other(panicked) })
+            }
+        }
+    }
+
+    async fn refused(
+        &self,
+        source: &str,
+        err: &PolicyError,
+        by: Caller,
+    ) -> Result<(), Unavailable> {
+        warn!(source, %err, "the policy was refused; the one before it stays");
+        let refused = PolicyRefused {
+            file: Some(source.into()),
+            detail: format_args!("{err}").into(),
+            kept: Some(self.gateway.policy.load().hash.clone()),
+        };
+        self.gateway.log.record_safely(refused).await?;
+        self.note("reload", by, Some("the policy was refused")).await
+    }
+
+    /// Records that somebody did something, or was not let do it.
+    async fn note(
+        &self,
+        action: &'static str,
+        by: Caller,
+        refused: Option<&'static str>,
+    ) -> Result<(), Unavailable> {
+        let operator = Operator {
+            action: Text::constant(action),
+            user: Some(by.name()),
+            accepted: refused.is_none(),
+            detail: refused.map(Text::constant),
+        };
+        self.gateway.log.record_safely(operator).await.map(|_| ())
+    }
+
+    /// Records that somebody called who may not.
+    pub(crate) fn turned_away(&self, uid: u32) {
+        warn!(uid, "somebody else called at the control socket");
+        let operator = Operator {
+            action: Text::constant("connect"),
+            user: Some(Caller::Peer { uid }.name()),
+            accepted: false,
+            detail: Some(Text::constant("neither our own user nor root")),
+        };
+        if let Err(err) = self.gateway.log.record(operator) {
+            warn!(%err, "and it cannot be recorded");
+        }
+    }
+
+    fn status(&self) -> Status {
+        let loaded = self.gateway.policy.load();
+        let health = self.gateway.log.health();
+        let limits = &self.gateway.limits;
+        let draining = self.is_draining();
+        Status {
+            run: self.gateway.log.run().to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            ready: !draining && health.unavailable.is_none(),
+            draining,
+            listening: self.listening.clone(),
+            policy: PolicyStatus {
+                name: loaded.policy.name.to_string(),
+                file: self.policy_file.path().display().to_string(),
+                hash: loaded.hash.to_string(),
+                generation: loaded.generation,
+                rules: loaded.policy.rules().count(),
+                observing: loaded.policy.net.mode == policies::Mode::Observe,
+            },
+            counts: Counts {
+                requests: self.gateway.metrics.requests_ended(),
+                open_connections: limits.open_connections(),
+                uploaded: limits.uploaded(),
+                downloaded: limits.downloaded(),
+            },
+            audit: AuditStatus {
+                available: health.unavailable.is_none(),
+                why_not: health.unavailable.map(|why| why.to_string()),
+                written: health.written,
+                unwritten: health.unwritten,
+            },
+        }
+    }
+
+    fn metrics(&self) -> String {
+        let health = self.gateway.log.health();
+        let limits = &self.gateway.limits;
+        self.gateway.metrics.encode(Standing {
+            open_connections: limits.open_connections(),
+            uploaded: limits.uploaded(),
+            downloaded: limits.downloaded(),
+            leaves: self.gateway.tls.leaves().kept(),
+            audit_available: health.unavailable.is_none(),
+            audit_written: health.written,
+            audit_unwritten: health.unwritten,
+            policy_generation: self.gateway.policy.load().generation,
+            draining: self.is_draining(),
+        })
+    }
+}
+
+impl Caller {
+    /// As records name them.
+    fn name(self) -> audit::Name {
+        match self {
+            Self::Peer { uid } => format_args!("uid:{uid}").into(),
+            Self::Signal => Text::constant("signal"),
+        }
+    }
+}
+
+impl ActionError {
+    /// A stable code, and the status it is sent with.
+    pub(super) fn told(&self) -> (u16, &'static str) {
+        match self {
+            Self::Draining => (409, "draining"),
+            Self::Policy(_) => (422, "policy_refused"),
+            Self::Unrecorded(_) => (503, "audit_unavailable"),
+        }
+    }
+
+    /// Everything that is wrong with the policy, if that was it.
+    pub(super) fn problems(&self) -> Vec<WrittenProblem> {
+        match self {
+            Self::Policy(PolicyError::Problems(problems)) => {
+                problems.iter().map(WrittenProblem::from).collect()
+            }
+            Self::Policy(PolicyError::Beyond(beyond)) => {
+                beyond.iter().map(|one| WrittenProblem::whole(one.to_string())).collect()
+            }
+            Self::Policy(other @ (PolicyError::Read { .. } | PolicyError::TooLarge { .. })) => {
+                vec![WrittenProblem::whole(with_cause(other))]
+            }
+            Self::Draining | Self::Unrecorded(_) => Vec::new(),
+        }
+    }
+}
+
+fn with_cause(err: &dyn std::error::Error) -> String {
+    match err.source() {
+        Some(cause) => format!("{err}: {cause}"),
+        None => err.to_string(),
+    }
+}

@@ -1,0 +1,30 @@
+//! What an operator can ask of a running gateway, over a unix socket.
+//!
+//! The socket stands in a directory that only we can enter, and it asks the
+//! kernel who is calling besides. It is never mounted into a sandbox. HTTP/1.1
+//! is spoken on it because every tool has a client for that:
+//!
+//! ```text
+//! curl --unix-socket run/control.sock http://gateway/status
+//! ```
+//!
+//! [`action`] is the list of what can be asked, and the only place where it is
+//! done. [`Client`] is how our own programs ask.
+
+mod action;
+mod client;
+mod serve;
+mod socket;
+mod status;
+
+pub(crate) use action::{Action, ActionError, Caller, Controller};
+pub use client::{Client, ClientError};
+pub(crate) use serve::serve;
+pub(crate) use socket::ControlSocket;
+pub use socket::SocketError;
+pub use status::{
+    AuditStatus, Counts, Holds, Listening, PolicyStatus, Reloaded, Status, WrittenProblem,
+};
+
+#[cfg(test)]
+mod tests;

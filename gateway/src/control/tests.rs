@@ -1,0 +1,167 @@
+//! The control socket from a caller's side.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use policies::Destination;
+
+use super::*;
+use crate::phase::{Phase, reached};
+use crate::policy_file::PolicyFile;
+use crate::testing::{ALLOWED_TEST, Stage};
+
+/// A gateway with its control socket, and a caller.
+struct Scene {
+    stage: Stage,
+    controller: Arc<Controller>,
+    client: Client,
+    policy: PathBuf,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let stage = Stage::new(ALLOWED_TEST);
+        let policy = stage.directory.path().join("p.yaml");
+        std::fs::write(&policy, ALLOWED_TEST).expect("a file can be written");
+        let file = PolicyFile::new(policy.clone(), false);
+        let controller = Arc::new(Controller::new(Arc::clone(&stage.gateway), file, Vec::new()));
+        let path = stage.directory.path().join("run/control.sock");
+        let socket = ControlSocket::bind(&path).expect("it can be made");
+        tokio::spawn(serve(socket, Arc::clone(&controller)));
+        Self { stage, controller, client: Client::new(path), policy }
+    }
+
+    fn admits(&self, host: &str) -> bool {
+        let to = Destination::parse(&format!("{host}:443")).expect("it is a destination");
+        let loaded = self.stage.gateway.policy.load();
+        !matches!(loaded.policy.admit(&to), policies::Admission::Deny(_))
+    }
+
+    /// The kinds of the log's lines, without its own.
+    async fn kinds(&self) -> Vec<String> {
+        let events = self.stage.events().await;
+        let kinds = events.iter().filter_map(|event| event["kind"].as_str());
+        kinds.filter(|kind| !kind.starts_with("log_")).map(str::to_owned).collect()
+    }
+}
+
+#[tokio::test]
+async fn the_status_says_which_policy_is_in_force_and_whether_it_can_be_recorded() {
+    let scene = Scene::new();
+    let status = scene.client.status().await.expect("it answers");
+    assert_eq!((status.run.as_str(), status.ready, status.draining), ("test", true, false));
+    assert_eq!((status.policy.name.as_str(), status.policy.generation), ("stage", 1));
+    assert_eq!((status.policy.rules, status.policy.observing), (1, false));
+    assert!(status.audit.available);
+
+    scene.stage.gateway.log.close().await.expect("the log can be ended");
+    let status = scene.client.status().await.expect("it answers");
+    assert_eq!((status.ready, status.audit.available), (false, false));
+    assert_eq!(status.audit.why_not.as_deref(), Some("the audit log is closed"));
+}
+
+#[tokio::test]
+async fn a_reload_takes_the_file_as_it_is_now() {
+    let scene = Scene::new();
+    assert!(scene.admits("allowed.test") && !scene.admits("other.test"));
+    std::fs::write(&scene.policy, ALLOWED_TEST.replace("allowed.test", "other.test"))
+        .expect("the file can be written");
+    let reloaded = scene.client.reload(None).await.expect("the policy is good");
+    assert_eq!((reloaded.name.as_str(), reloaded.generation), ("stage", 2));
+    assert!(scene.admits("other.test") && !scene.admits("allowed.test"));
+    assert_eq!(scene.kinds().await, ["operator", "policy_loaded"]);
+}
+
+// ATTACKS G5.
+#[tokio::test]
+async fn a_policy_with_any_problem_is_refused_whole_and_the_old_one_stays() {
+    let scene = Scene::new();
+    for (text, problems) in [
+        ("version: 1\nnet: {enabled: true, allow: [a.test], dney: []}\nfoo: 1\n", 2),
+        ("version: 9\n", 1),
+        ("[]", 1),
+        ("version: 1\nnet: {allow: ['*']}\n", 1),
+    ] {
+        let err = scene.client.reload(Some(text.to_owned())).await.expect_err("it is broken");
+        let ClientError::Refused { status: 422, code, problems: said, .. } = err else {
+            panic!("{err}")
+        };
+        assert_eq!((code.as_str(), said.len()), ("policy_refused", problems), "{text}: {said:?}");
+        assert!(scene.admits("allowed.test") && !scene.admits("a.test"));
+    }
+    std::fs::remove_file(&scene.policy).expect("it is there");
+    let err = scene.client.reload(None).await.expect_err("the file is gone");
+    let ClientError::Refused { status: 422, detail, problems, .. } = err else { panic!("{err}") };
+    assert!(detail.contains("and the one before it stays: cannot read the policy"), "{detail}");
+    assert_eq!(problems.len(), 1);
+    assert!(scene.admits("allowed.test"));
+    assert_eq!(scene.stage.gateway.policy.load().generation, 1);
+
+    let kinds = scene.kinds().await;
+    assert_eq!(kinds.len(), 10);
+    assert!(kinds.chunks(2).all(|pair| pair == ["policy_refused", "operator"]), "{kinds:?}");
+}
+
+#[tokio::test]
+async fn an_empty_allow_list_is_a_policy_and_denies_everything() {
+    let scene = Scene::new();
+    let text = "version: 1\nnet: {enabled: true, allow: []}\n".to_owned();
+    scene.client.reload(Some(text)).await.expect("it is a policy");
+    assert!(!scene.admits("allowed.test"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_recorded_is_not_done() {
+    let scene = Scene::new();
+    scene.stage.gateway.log.close().await.expect("the log can be ended");
+    let err = scene.client.reload(None).await.expect_err("it cannot be recorded");
+    assert!(matches!(err, ClientError::Refused { status: 503, .. }), "{err}");
+    assert_eq!(scene.stage.gateway.policy.load().generation, 1);
+}
+
+#[tokio::test]
+async fn a_drain_is_recorded_with_who_asked_and_takes_no_policy_any_more() {
+    let scene = Scene::new();
+    let mut phases = scene.controller.phases();
+    scene.client.drain().await.expect("it answers");
+    reached(&mut phases, Phase::Draining).await;
+    assert!(scene.client.status().await.expect("it answers").draining);
+    let err = scene.client.reload(None).await.expect_err("it is stopping");
+    assert!(matches!(err, ClientError::Refused { status: 409, .. }), "{err}");
+
+    let events = scene.stage.events_of("operator").await;
+    let [event] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(
+        (&event["sluice.action"], &event["sluice.accepted"]),
+        (&"drain".into(), &true.into())
+    );
+    assert!(event["user.name"].as_str().is_some_and(|user| user.starts_with("uid:")));
+}
+
+#[tokio::test]
+async fn the_certificate_is_handed_out_and_the_key_is_not() {
+    let scene = Scene::new();
+    let pem = scene.client.ca_certificate().await.expect("it answers");
+    assert!(pem.starts_with("-----BEGIN CERTIFICATE-----"), "{pem}");
+    assert!(!pem.contains("PRIVATE"));
+    assert!(scene.client.holds().await.expect("it answers").holds.is_empty());
+    let metrics = scene.client.metrics().await.expect("it answers");
+    assert!(metrics.contains("sluice_policy_generation 1\n"), "{metrics}");
+    assert!(metrics.ends_with("# EOF\n"));
+}
+
+#[tokio::test]
+async fn somebody_else_is_turned_away_and_recorded() {
+    let scene = Scene::new();
+    scene.controller.turned_away(4711);
+    let events = scene.stage.events_of("operator").await;
+    let [event] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(event["user.name"], "uid:4711");
+    assert_eq!(event["sluice.accepted"], false);
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_not_there_is_named() {
+    let err = Client::new("/nonexistent/control.sock").status().await.expect_err("nobody is there");
+    assert_eq!(err.to_string(), "no gateway answers at /nonexistent/control.sock");
+}

@@ -1,0 +1,145 @@
+//! The gateway: read settings, build, serve, drain.
+//!
+//! Nothing here decides anything. To follow a request, open `lifecycle.rs`.
+
+use std::error::Error as _;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use gateway::config::{self, Config, ConfigError};
+use gateway::{Drained, Inherited, Server, Signals, StartError, Told, check};
+use tokio::runtime::Runtime;
+use tracing::info;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
+
+/// The one way out of a sandbox.
+///
+/// Serves until SIGTERM or SIGINT, then drains. SIGHUP reads the policy again.
+#[derive(Debug, Parser)]
+#[command(name = "sluice-gateway", version)]
+struct Args {
+    /// Settings file.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "SLUICE_GATEWAY_CONFIG",
+        default_value = "/etc/sluice/gateway.yaml"
+    )]
+    config: PathBuf,
+
+    /// Let pass what no rule names, and record it as `would_deny`. The policy must permit it.
+    #[arg(long, env = "SLUICE_GATEWAY_OBSERVE")]
+    observe: bool,
+
+    /// Check settings and policy, print what would run, and exit.
+    #[arg(long, env = "SLUICE_GATEWAY_CHECK")]
+    check: bool,
+
+    /// What to log, such as `info` or `gateway=debug`.
+    #[arg(long, value_name = "FILTER", env = "SLUICE_GATEWAY_LOG", default_value = "info")]
+    log: String,
+
+    /// How to log.
+    #[arg(long, value_name = "FORMAT", env = "SLUICE_GATEWAY_LOG_FORMAT", default_value = "text")]
+    log_format: LogFormat,
+}
+
+/// The log goes to stderr, one event a line.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormat {
+    Json,
+    Text,
+}
+
+/// Why the program ends without having served, or in the middle of it.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("`{written}` is not a log filter: {source}")]
+    Log { written: String, source: ParseError },
+    #[error("cannot start the runtime")]
+    Runtime(#[source] io::Error),
+    #[error("cannot listen for signals")]
+    Signals(#[source] io::Error),
+    #[error(transparent)]
+    Start(#[from] StartError),
+}
+
+fn main() -> ExitCode {
+    // First of all: it takes over what we were started with, while there is one
+    // thread and nothing else is open.
+    let inherited = Inherited::from_env();
+    match run(&Args::parse(), inherited) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => tell(&failure),
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "`--check` answers on stdout")]
+fn run(args: &Args, inherited: Inherited) -> Result<(), Failure> {
+    log_to_stderr(args)?;
+    let mut config = config::load(&args.config)?;
+    config.observe = args.observe;
+    if args.check {
+        println!("{}", check(&config)?);
+        return Ok(());
+    }
+    let runtime = Runtime::new().map_err(Failure::Runtime)?;
+    runtime.block_on(serve(config, inherited))
+}
+
+async fn serve(config: Config, inherited: Inherited) -> Result<(), Failure> {
+    let mut signals = Signals::listen().map_err(Failure::Signals)?;
+    let server = Server::start(config, inherited).await?;
+    for listening in server.listening() {
+        info!(way = %listening.way, address = %listening.address, "listening");
+    }
+    info!("ready");
+    loop {
+        tokio::select! {
+            told = signals.next() => match told {
+                Told::Reload => server.reload().await,
+                Told::Stop => break,
+            },
+            () = server.asked_to_drain() => break,
+        }
+    }
+    match server.drain().await {
+        Drained::All => info!("stopped"),
+        Drained::Cut { connections } => info!(connections, "stopped; some were cut"),
+    }
+    Ok(())
+}
+
+fn log_to_stderr(args: &Args) -> Result<(), Failure> {
+    let filter = EnvFilter::try_new(&args.log)
+        .map_err(|source| Failure::Log { written: args.log.clone(), source })?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    match args.log_format {
+        LogFormat::Json => log.json().flatten_event(true).init(),
+        LogFormat::Text => log.with_target(false).init(),
+    }
+    Ok(())
+}
+
+/// Says what went wrong and what it was caused by. What the operator wrote is
+/// told apart from what the machine did: 2 and 1.
+#[expect(clippy::print_stderr, reason = "the log may be what failed")]
+fn tell(failure: &Failure) -> ExitCode {
+    eprintln!("sluice-gateway: {failure}");
+    let mut cause = failure.source();
+    while let Some(err) = cause {
+        eprintln!("  because: {err}");
+        cause = err.source();
+    }
+    match failure {
+        Failure::Config(_) | Failure::Log { .. } | Failure::Start(StartError::Policy(_)) => {
+            ExitCode::from(2)
+        }
+        Failure::Runtime(_) | Failure::Signals(_) | Failure::Start(_) => ExitCode::FAILURE,
+    }
+}
