@@ -36,6 +36,17 @@ fn a_log_without_a_seal_is_whole_and_says_that_nobody_vouches() {
 }
 
 #[test]
+fn an_emptied_log_is_named_too() {
+    let evidence = Evidence::new();
+    evidence.remove("audit.000001.jsonl");
+    evidence.remove("audit.000002.jsonl");
+    evidence.rewrite("audit.jsonl", Vec::clear);
+    evidence.broken(expect![
+        "audit.jsonl, line 1 (byte 0): lines are missing at the end: it ends at seq 0, the seal at 16"
+    ]);
+}
+
+#[test]
 fn an_edited_line_is_named_and_not_its_neighbour() {
     let line =
         |n: usize| move |lines: &mut Vec<String>| lines[n - 1] = lines[n - 1].replace("/n/", "/m/");

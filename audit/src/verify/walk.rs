@@ -84,8 +84,9 @@ impl Walk {
             closed: false,
             recovered: 0,
             open: HashSet::new(),
-            last_file: PathBuf::new(),
-            last_place: Place { line: 0, offset: 0 },
+            // Where the first line would stand, until there is one.
+            last_file: files.first().map(|(_, name)| name.clone()).unwrap_or_default(),
+            last_place: Place { line: 1, offset: 0 },
         };
         Self { files, sealed, done, name: PathBuf::new(), hash: Sha256::new(), previous: None }
     }
