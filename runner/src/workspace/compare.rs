@@ -1,0 +1,420 @@
+//! Reads what a run changed out of its overlay's upper layer.
+//!
+//! The upper layer holds what was written and a mark for what was removed, so
+//! the work is in proportion to the change and not to the project. No program
+//! runs: not git, and nothing the tree could configure.
+//!
+//! | in the upper layer | means |
+//! |---|---|
+//! | character device 0/0 | the name below was deleted |
+//! | empty file with the mark `whiteout`, in a directory marked `opaque=x` | the same |
+//! | directory with the mark `opaque=y` | nothing of the directory below shows |
+//! | directory without | merges with the one below |
+//! | marks `redirect`, `metacopy` | content is elsewhere: refused, we mount without them |
+//! | anything else | stands there instead of what is below |
+//!
+//! The marks are read from one namespace only, the one of the mount: a sandbox
+//! may set the other's, and would then choose what we see.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+
+use audit::Digest;
+use jiff::Timestamp;
+use policies::{FileGlob, RelativePath};
+use rustix::fs::FileType;
+
+use super::changes::{Before, Change, Changes, FORMAT, Kind, Nanos, Node};
+use super::highlights;
+use super::path::{Bytes, TreePath};
+use super::survey::{denied, named_by};
+use super::tree::{self, Directory, Seen};
+
+/// An overlay whose sandbox has stopped.
+#[derive(Clone, Copy, Debug)]
+pub struct Overlaid<'a> {
+    pub project: &'a Path,
+    pub upper: &'a Path,
+    pub marks: Marks,
+    pub started: Timestamp,
+    pub protect: &'a BTreeSet<RelativePath>,
+    pub deny: &'a [FileGlob],
+}
+
+/// Where the kernel put its marks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Marks {
+    /// `trusted.overlay.*`, which only root can read.
+    Trusted,
+    /// `user.overlay.*`: mounted with `userxattr`, as we do.
+    User,
+}
+
+impl Marks {
+    fn name(self, mark: &str) -> String {
+        match self {
+            Self::Trusted => format!("trusted.overlay.{mark}"),
+            Self::User => format!("user.overlay.{mark}"),
+        }
+    }
+}
+
+/// How much of a change is written down.
+#[derive(Clone, Copy, Debug)]
+pub struct ChangeLimits {
+    pub entries: usize,
+    pub depth: usize,
+    /// Bytes that are read to hash them, over all files.
+    pub hashed: u64,
+}
+
+impl Default for ChangeLimits {
+    fn default() -> Self {
+        Self { entries: 100_000, depth: 200, hashed: 32 << 30 }
+    }
+}
+
+/// Why there is no list of changes.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangesError {
+    #[error("cannot read {path} of the {layer} layer")]
+    Read { layer: &'static str, path: TreePath, source: io::Error },
+    #[error(
+        "{path} was only half copied into the upper layer (`{mark}`): mount the overlay with `redirect_dir=off,metacopy=off`"
+    )]
+    Redirected { path: TreePath, mark: &'static str },
+    #[error("only root can read the marks of this overlay: mount it with `userxattr`")]
+    Unprivileged,
+}
+
+/// Lists what changed.
+pub fn changes(overlaid: &Overlaid<'_>, limits: &ChangeLimits) -> Result<Changes, ChangesError> {
+    // Without the right to read them, marks look like no marks.
+    if overlaid.marks == Marks::Trusted && !rustix::process::geteuid().is_root() {
+        return Err(ChangesError::Unprivileged);
+    }
+    let upper = open(overlaid.upper, "upper")?;
+    let lower = open(overlaid.project, "lower")?;
+    let mut walk = Walk {
+        overlaid: *overlaid,
+        started: overlaid.started.into(),
+        limits: *limits,
+        hashed: 0,
+        changes: Vec::new(),
+        incomplete: Vec::new(),
+    };
+    walk.directory(&upper, Some(&lower), &TreePath::ROOT, Shade::default())?;
+    walk.changes.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(Changes {
+        format: FORMAT,
+        project: Bytes::from(overlaid.project),
+        started: overlaid.started,
+        protect: overlaid.protect.clone(),
+        deny: overlaid.deny.to_vec(),
+        incomplete: walk.incomplete,
+        changes: walk.changes,
+    })
+}
+
+fn open(path: &Path, layer: &'static str) -> Result<Directory, ChangesError> {
+    Directory::open(path).map_err(|source| ChangesError::Read {
+        layer,
+        path: TreePath::ROOT,
+        source,
+    })
+}
+
+struct Walk<'a> {
+    overlaid: Overlaid<'a>,
+    started: Nanos,
+    limits: ChangeLimits,
+    hashed: u64,
+    changes: Vec<Change>,
+    incomplete: Vec<String>,
+}
+
+/// What holds for everything in a directory.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shade {
+    /// Nothing of the layer below shows.
+    opaque: bool,
+    /// Whiteouts may be empty files with a mark.
+    marked_whiteouts: bool,
+    /// `fs.deny` names it: the sandbox saw nothing of ours here.
+    denied: bool,
+}
+
+impl Walk<'_> {
+    /// Compares a directory of the upper layer with the one below it, if any.
+    fn directory(
+        &mut self,
+        upper: &Directory,
+        lower: Option<&Directory>,
+        at: &TreePath,
+        shade: Shade,
+    ) -> Result<(), ChangesError> {
+        if at.depth() > self.limits.depth {
+            self.stop_at(format!("directories deeper than {} were left out", self.limits.depth));
+            return Ok(());
+        }
+        let (names, more) = upper.names(self.limits.entries).map_err(read("upper", at))?;
+        if more {
+            self.too_many();
+        }
+        for named in &names {
+            if self.is_full() {
+                self.too_many();
+                return Ok(());
+            }
+            self.name(upper, lower, &at.join(&named.name), &named.name, shade)?;
+        }
+        if let (true, Some(lower)) = (shade.opaque, lower) {
+            let (below, more) = lower.names(self.limits.entries).map_err(read("lower", at))?;
+            if more {
+                self.too_many();
+            }
+            let is_gone = |name: &[u8]| {
+                names.binary_search_by(|named| named.name.as_slice().cmp(name)).is_err()
+            };
+            for named in below.iter().filter(|named| is_gone(&named.name)) {
+                self.deleted(lower, &at.join(&named.name), &named.name, shade)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn name(
+        &mut self,
+        upper: &Directory,
+        lower: Option<&Directory>,
+        path: &TreePath,
+        name: &[u8],
+        above: Shade,
+    ) -> Result<(), ChangesError> {
+        let Some(seen) = upper.look(name).map_err(read("upper", path))? else { return Ok(()) };
+        let denied = above.denied || named_by(self.overlaid.deny, path);
+        let shade = Shade { denied, ..above };
+        if seen.is_whiteout() || self.is_marked_whiteout(upper, name, &seen, above, path)? {
+            return match lower {
+                Some(lower) => self.deleted(lower, path, name, shade),
+                None => Ok(()),
+            };
+        }
+        // The sandbox never saw what is hidden, so it did not change it.
+        let lower = lower.filter(|_| !denied);
+        let below = match lower {
+            Some(lower) => lower.look(name).map_err(read("lower", path))?,
+            None => None,
+        };
+        let before = match (lower, &below) {
+            (Some(lower), Some(below)) => Some(self.before(lower, name, below, &seen)),
+            _ => None,
+        };
+        let after = self.node(upper, name, &seen, denied);
+
+        if !seen.is_directory() {
+            if let (Some(lower), true) = (lower, below.is_some_and(|below| below.is_directory())) {
+                self.emptied(lower, path, name, shade)?;
+            }
+            self.record(path, before, Some(after));
+            return Ok(());
+        }
+
+        self.record(path, before, Some(after));
+        let inside = match upper.child(name) {
+            Ok(inside) => inside,
+            // Its owner shut it; root would not be stopped.
+            Err(err) if err.kind() == io::ErrorKind::PermissionDenied => {
+                self.stop_at(format!("{path} cannot be read"));
+                return Ok(());
+            }
+            Err(source) => return Err(read("upper", path)(source)),
+        };
+        self.refuse_mark(&inside, "redirect", path)?;
+        let opaque =
+            inside.mark(&self.overlaid.marks.name("opaque")).map_err(read("upper", path))?;
+        let below = match (lower, below) {
+            (Some(lower), Some(below)) if below.is_directory() => {
+                Some(lower.child(name).map_err(read("lower", path))?)
+            }
+            _ => None,
+        };
+        let shade = Shade {
+            // Below a directory that hides everything there is nothing to merge with.
+            opaque: above.opaque || opaque.as_deref() == Some(b"y"),
+            marked_whiteouts: opaque.as_deref() == Some(b"x"),
+            denied,
+        };
+        self.directory(&inside, below.as_ref(), path, shade)
+    }
+
+    /// `name` of the layer below is gone, with everything in it.
+    fn deleted(
+        &mut self,
+        lower: &Directory,
+        path: &TreePath,
+        name: &[u8],
+        shade: Shade,
+    ) -> Result<(), ChangesError> {
+        // What is hidden was not deleted: the sandbox does not know of it.
+        if shade.denied || named_by(self.overlaid.deny, path) {
+            return Ok(());
+        }
+        if self.is_full() {
+            self.too_many();
+            return Ok(());
+        }
+        let Some(seen) = lower.look(name).map_err(read("lower", path))? else { return Ok(()) };
+        let before = Before { node: self.node(lower, name, &seen, false), stamp: (&seen).into() };
+        self.record(path, Some(before), None);
+        if seen.is_directory() {
+            self.emptied(lower, path, name, shade)?;
+        }
+        Ok(())
+    }
+
+    /// Everything in the directory `name` of the layer below is gone.
+    fn emptied(
+        &mut self,
+        lower: &Directory,
+        path: &TreePath,
+        name: &[u8],
+        shade: Shade,
+    ) -> Result<(), ChangesError> {
+        if path.depth() > self.limits.depth {
+            self.stop_at(format!("directories deeper than {} were left out", self.limits.depth));
+            return Ok(());
+        }
+        let inside = lower.child(name).map_err(read("lower", path))?;
+        let (names, more) = inside.names(self.limits.entries).map_err(read("lower", path))?;
+        if more {
+            self.too_many();
+        }
+        for named in names {
+            self.deleted(&inside, &path.join(&named.name), &named.name, shade)?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, path: &TreePath, before: Option<Before>, after: Option<Node>) {
+        let change = match (&before, &after) {
+            (None, None) => return,
+            (None, Some(_)) => Kind::Added,
+            (Some(_), None) => Kind::Deleted,
+            // Copied up and left as it was.
+            (Some(before), Some(after)) if before.node == *after => return,
+            (Some(before), Some(after)) if before.node.is_alike(after) => Kind::Mode,
+            (Some(_), Some(_)) => Kind::Changed,
+        };
+        let is_newer = |before: &Before| {
+            // A directory's times tell about its list of names, not about it.
+            !before.node.is_directory() && before.stamp.ctime > self.started
+        };
+        let mut change = Change {
+            path: path.clone(),
+            change,
+            moved: before.as_ref().is_some_and(is_newer),
+            before,
+            after,
+            highlights: Vec::new(),
+            patch: None,
+        };
+        change.highlights = highlights::of(&change, denied(self.overlaid.deny, path));
+        self.changes.push(change);
+    }
+
+    fn before(&mut self, lower: &Directory, name: &[u8], below: &Seen, above: &Seen) -> Before {
+        // Of two files of different size the content differs; the old one need
+        // not be read unless it is small.
+        let differs = below.size() != above.size() && below.size() > SMALL;
+        Before { node: self.node(lower, name, below, differs), stamp: below.into() }
+    }
+
+    /// What stands under `name`. A file is hashed unless it is `sealed` to us.
+    fn node(&mut self, directory: &Directory, name: &[u8], seen: &Seen, sealed: bool) -> Node {
+        let special = |what: &str| Node::Special { what: what.to_owned() };
+        match seen.kind() {
+            FileType::Directory => Node::Directory { mode: seen.mode() },
+            FileType::RegularFile => {
+                let sha256 = if sealed { None } else { self.hash(directory, name, seen) };
+                Node::File { mode: seen.mode(), size: seen.size(), sha256 }
+            }
+            FileType::Symlink => match directory.link(name) {
+                Ok(target) => Node::Link { target: Bytes(target) },
+                Err(_) => special("unreadable link"),
+            },
+            FileType::BlockDevice => special("block device"),
+            FileType::CharacterDevice => special("character device"),
+            FileType::Fifo => special("pipe"),
+            FileType::Socket => special("socket"),
+            FileType::Unknown => special("unknown"),
+        }
+    }
+
+    fn hash(&mut self, directory: &Directory, name: &[u8], seen: &Seen) -> Option<Digest> {
+        if self.hashed.saturating_add(seen.size()) > self.limits.hashed {
+            return None;
+        }
+        self.hashed += seen.size();
+        let (file, _) = directory.file(name).ok()?;
+        let (digest, size) = Digest::of_reader(io::Read::take(file, seen.size())).ok()?;
+        (size == seen.size()).then_some(digest)
+    }
+
+    fn is_marked_whiteout(
+        &self,
+        upper: &Directory,
+        name: &[u8],
+        seen: &Seen,
+        above: Shade,
+        path: &TreePath,
+    ) -> Result<bool, ChangesError> {
+        if seen.kind() != FileType::RegularFile {
+            return Ok(false);
+        }
+        let Ok((file, _)) = upper.file(name) else { return Ok(false) };
+        self.refuse_mark(&file, "metacopy", path)?;
+        if seen.size() > 0 || !above.marked_whiteouts {
+            return Ok(false);
+        }
+        let mark = tree::mark(&file, &self.overlaid.marks.name("whiteout"));
+        Ok(mark.map_err(read("upper", path))?.is_some())
+    }
+
+    fn refuse_mark(
+        &self,
+        file: impl std::os::fd::AsFd,
+        mark: &'static str,
+        path: &TreePath,
+    ) -> Result<(), ChangesError> {
+        match tree::mark(file, &self.overlaid.marks.name(mark)).map_err(read("upper", path))? {
+            None => Ok(()),
+            Some(_) => Err(ChangesError::Redirected { path: path.clone(), mark }),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.changes.len() >= self.limits.entries
+    }
+
+    fn too_many(&mut self) {
+        self.stop_at(format!("more than {} changes; the rest was left out", self.limits.entries));
+    }
+
+    fn stop_at(&mut self, why: String) {
+        if !self.incomplete.contains(&why) && self.incomplete.len() < 100 {
+            self.incomplete.push(why);
+        }
+    }
+}
+
+/// Files up to this size are always hashed.
+const SMALL: u64 = 1 << 20;
+
+fn read(layer: &'static str, path: &TreePath) -> impl Fn(io::Error) -> ChangesError {
+    move |source| ChangesError::Read { layer, path: path.clone(), source }
+}

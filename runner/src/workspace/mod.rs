@@ -1,0 +1,30 @@
+//! A run's workspace: made ready, compared afterwards, and brought home.
+//!
+//! Before: [`prepare()`] finds what to protect and to hide. After:
+//! [`changes()`] reads what changed out of the overlay's upper layer, [`patch`]
+//! writes it as text, `sluice diff` shows it and `sluice apply` brings it home.
+//!
+//! **Invariant:** no program runs here, and nothing in a tree is read as
+//! configuration. **Invariant:** no link is followed below a tree's root
+//! ([`tree`]). **Invariant:** nothing is written into a project except by
+//! [`apply`], and there only where it still is what it was.
+
+pub mod apply;
+pub mod changes;
+mod compare;
+mod highlights;
+mod masks;
+pub mod patch;
+mod path;
+mod prepare;
+mod survey;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod tree;
+
+pub use changes::{Change, Changes};
+pub use compare::{ChangeLimits, ChangesError, Marks, Overlaid, changes};
+pub use highlights::Highlight;
+pub use path::{Bytes, NotInside, Quoted, TreePath};
+pub use prepare::{Overlay, Place, PrepareError, Prepared, Project, prepare};
+pub use survey::SurveyError;

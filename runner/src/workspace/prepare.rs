@@ -1,0 +1,194 @@
+//! Makes the workspace of a run ready to be mounted.
+//!
+//! The project is walked once, bounded and without following a link, to find
+//! what the sandbox must not write (`.git`, nested ones and the pointer files of
+//! work trees, `scripts`, whatever `fs.protect` names) and what it must not see
+//! (`fs.deny`). Nothing is mounted here; the backend does that.
+//!
+//! What can be masked, and what cannot:
+//!
+//! | mode | what is there at the start | what the host creates later | what the sandbox creates |
+//! |---|---|---|---|
+//! | overlay | hidden by whiteouts in a layer of its own; no path inside leads to it | visible if its name is new to its directory | its own words: reported, never applied |
+//! | direct, readonly | covered by an empty file or directory, mount by mount | visible | its own words |
+//!
+//! A mount names a file, not a pattern, so no backend can cover what does not
+//! exist yet. A hard link under a name that no pattern covers is another file.
+
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use policies::{FileGlob, RelativePath, Workspace};
+use rustix::fs::{Gid, Mode, Uid};
+
+use super::masks;
+use super::path::TreePath;
+use super::survey::{self, Survey, SurveyError};
+use super::tree::Directory;
+
+/// A project, and how a run may use it.
+#[derive(Clone, Copy, Debug)]
+pub struct Project<'a> {
+    pub root: &'a Path,
+    pub mode: Workspace,
+    pub protect: &'a BTreeSet<RelativePath>,
+    pub deny: &'a [FileGlob],
+    /// Whom the sandbox runs as; used when we may give files away.
+    pub owner: Option<(u32, u32)>,
+}
+
+/// A workspace that can be mounted.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// The project, by its real path.
+    pub root: PathBuf,
+    /// For the mode `overlay`.
+    pub overlay: Option<Overlay>,
+    /// To be mounted read-only over themselves.
+    pub protected: Vec<Place>,
+    /// Not to be seen. An overlay hides them by itself; otherwise
+    /// [`Prepared::empty_file`] or [`Prepared::empty_directory`] goes over each.
+    pub masked: Vec<Place>,
+    pub empty_file: PathBuf,
+    pub empty_directory: PathBuf,
+    /// Protected, and not there: nothing to mount, and `apply` refuses them.
+    pub absent: Vec<TreePath>,
+}
+
+/// A file or directory of the project.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Place {
+    pub path: TreePath,
+    pub directory: bool,
+}
+
+/// The layers of an overlay.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Overlay {
+    /// The uppermost first: what is hidden, then the project.
+    pub lower: Vec<PathBuf>,
+    pub upper: PathBuf,
+    pub work: PathBuf,
+}
+
+impl Overlay {
+    /// The options of the mount.
+    ///
+    /// `userxattr` keeps the kernel's marks where the owner can read them
+    /// without being root, and where a sandbox cannot set them. With it the
+    /// kernel neither redirects nor splits metadata from content, so the upper
+    /// layer alone says what changed.
+    pub fn options(&self) -> String {
+        let lower: Vec<String> = self.lower.iter().map(|dir| dir.display().to_string()).collect();
+        format!(
+            "lowerdir={},upperdir={},workdir={},userxattr",
+            lower.join(":"),
+            self.upper.display(),
+            self.work.display(),
+        )
+    }
+}
+
+/// Why a workspace cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    #[error("cannot {step} {}", path.display())]
+    Disk { step: &'static str, path: PathBuf, source: io::Error },
+    #[error(
+        "{} cannot be the workspace: a mount cannot name a path with `{found}`; rename the directory",
+        path.display()
+    )]
+    Name { path: PathBuf, found: char },
+    #[error(transparent)]
+    Survey(#[from] SurveyError),
+}
+
+/// Finds what to protect and to hide in `project`, and makes the directories
+/// the run needs under `scratch`.
+pub fn prepare(project: &Project<'_>, scratch: &Path) -> Result<Prepared, PrepareError> {
+    let root = project.root.canonicalize().map_err(disk("find", project.root))?;
+    let tree = Directory::open(&root).map_err(disk("open", &root))?;
+    let Survey { protected, masked, absent } = match project.mode {
+        Workspace::None => Survey::default(),
+        Workspace::Direct | Workspace::Overlay | Workspace::Readonly => {
+            survey::survey(&tree, project.protect, project.deny, &survey::Limits::default())?
+        }
+    };
+
+    let (empty_file, empty_directory) = (scratch.join("empty"), scratch.join("empty.d"));
+    private(scratch)?;
+    private(&empty_directory)?;
+    empty(&empty_file).map_err(disk("create", &empty_file))?;
+    lock(&empty_directory).map_err(disk("prepare", &empty_directory))?;
+
+    let overlay = match project.mode {
+        Workspace::Overlay => Some(layers(project, &root, &tree, &masked, scratch)?),
+        Workspace::Direct | Workspace::None | Workspace::Readonly => None,
+    };
+    Ok(Prepared { root, overlay, protected, masked, empty_file, empty_directory, absent })
+}
+
+fn layers(
+    project: &Project<'_>,
+    root: &Path,
+    tree: &Directory,
+    masked: &[Place],
+    scratch: &Path,
+) -> Result<Overlay, PrepareError> {
+    let scratch = scratch.canonicalize().map_err(disk("find", scratch))?;
+    // Separators of mount options. They can be escaped, but not for every
+    // program between us and the kernel.
+    for path in [root, &scratch] {
+        if let Some(found) = path.to_string_lossy().chars().find(|c| ",:\\\"'".contains(*c)) {
+            return Err(PrepareError::Name { path: path.to_owned(), found });
+        }
+    }
+    let (upper, work) = (scratch.join("upper"), scratch.join("work"));
+    private(&upper)?;
+    private(&work)?;
+
+    // The root of the merged tree looks like the root of the upper layer.
+    let seen = tree.itself().map_err(disk("read", root))?;
+    let upper_fd = File::open(&upper).map_err(disk("open", &upper))?;
+    if rustix::process::geteuid().is_root() {
+        let (uid, gid) = project.owner.unwrap_or_else(|| seen.owner());
+        rustix::fs::fchown(&upper_fd, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))
+            .map_err(|err| disk("give away", &upper)(err.into()))?;
+    }
+    rustix::fs::fchmod(&upper_fd, Mode::from_raw_mode(seen.mode()))
+        .map_err(|err| disk("prepare", &upper)(err.into()))?;
+
+    let mut lower = Vec::new();
+    if !masked.is_empty() {
+        let layer = scratch.join("masks");
+        private(&layer)?;
+        masks::write(tree, masked, &layer).map_err(disk("hide files in", &layer))?;
+        lower.push(layer);
+    }
+    lower.push(root.to_owned());
+    Ok(Overlay { lower, upper, work })
+}
+
+fn private(dir: &Path) -> Result<(), PrepareError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(disk("create", dir))
+}
+
+/// Nobody can read it, not even its content of nothing: a masked file should
+/// fail loudly, not look like an empty one.
+fn empty(path: &Path) -> io::Result<()> {
+    match OpenOptions::new().write(true).create_new(true).mode(0).open(path) {
+        Err(err) if err.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map(drop),
+    }
+}
+
+fn lock(dir: &Path) -> io::Result<()> {
+    fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0))
+}
+
+fn disk(step: &'static str, path: &Path) -> impl Fn(io::Error) -> PrepareError {
+    move |source| PrepareError::Disk { step, path: path.to_owned(), source }
+}

@@ -1,0 +1,307 @@
+//! Walks a project to find what must be protected and what must be hidden.
+//!
+//! Bounded, and no link is followed: a link that is itself named by `fs.deny` is
+//! hidden, what it points to is not looked at. Where a bound is reached the
+//! answer is an error, since a `.git` that was not found is a hook that an agent
+//! may write.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use policies::{FileGlob, RelativePath};
+use rustix::fs::FileType;
+
+use super::path::TreePath;
+use super::prepare::Place;
+use super::tree::{Directory, is_absent};
+
+/// How much of a project is looked at before we give up on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub entries: usize,
+    pub depth: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { entries: 4_000_000, depth: 200 }
+    }
+}
+
+/// What the walk found, sorted by path.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    pub protected: Vec<Place>,
+    pub masked: Vec<Place>,
+    pub absent: Vec<TreePath>,
+}
+
+/// Why a project cannot be protected.
+#[derive(Debug, thiserror::Error)]
+pub enum SurveyError {
+    #[error("the project is nested deeper than {limit} directories at {path}")]
+    Deep { path: TreePath, limit: usize },
+    /// A mount on a link would land where the link points.
+    #[error(
+        "{path} is a symbolic link, which cannot be protected: name what it points to under `fs.protect`, or remove it"
+    )]
+    Link { path: TreePath },
+    #[error("the project has more than {limit} files; choose a smaller workspace")]
+    Many { limit: usize },
+    #[error("{path} is neither a file nor a directory, so it cannot be protected")]
+    Odd { path: TreePath },
+    #[error("cannot read {path} in the project")]
+    Read { path: TreePath, source: io::Error },
+}
+
+/// Walks `tree`.
+pub fn survey(
+    tree: &Directory,
+    protect: &BTreeSet<RelativePath>,
+    deny: &[FileGlob],
+    limits: &Limits,
+) -> Result<Survey, SurveyError> {
+    let mut walk = Walk { deny, limits: *limits, left: limits.entries, found: Survey::default() };
+    for named in protect {
+        walk.named(tree, &TreePath::from(named))?;
+    }
+    walk.directory(tree, &TreePath::ROOT)?;
+    let Survey { protected, masked, absent } = &mut walk.found;
+    protected.sort();
+    protected.dedup();
+    // A mount over what a mask hides would bring it back.
+    protected.retain(|place| !masked.iter().any(|mask| place.path.is_within(&mask.path)));
+    masked.sort();
+    absent.sort();
+    Ok(walk.found)
+}
+
+struct Walk<'a> {
+    deny: &'a [FileGlob],
+    limits: Limits,
+    left: usize,
+    found: Survey,
+}
+
+impl Walk<'_> {
+    /// What `fs.protect` names.
+    fn named(&mut self, tree: &Directory, path: &TreePath) -> Result<(), SurveyError> {
+        let failed = |source| SurveyError::Read { path: path.clone(), source };
+        let mut on_the_way = TreePath::ROOT;
+        for part in path.parts() {
+            on_the_way = on_the_way.join(part);
+            let seen = tree.look_at(&on_the_way).map_err(failed)?;
+            if seen.is_some_and(|seen| seen.kind() == FileType::Symlink) {
+                return Err(SurveyError::Link { path: on_the_way });
+            }
+        }
+        match tree.look_at(path).map_err(failed)? {
+            None => self.found.absent.push(path.clone()),
+            Some(seen) => self.protect(path.clone(), seen.kind())?,
+        }
+        Ok(())
+    }
+
+    fn protect(&mut self, path: TreePath, kind: FileType) -> Result<(), SurveyError> {
+        match kind {
+            FileType::Directory => self.found.protected.push(Place { path, directory: true }),
+            FileType::RegularFile => self.found.protected.push(Place { path, directory: false }),
+            FileType::Symlink => return Err(SurveyError::Link { path }),
+            _ => return Err(SurveyError::Odd { path }),
+        }
+        Ok(())
+    }
+
+    fn directory(&mut self, here: &Directory, at: &TreePath) -> Result<(), SurveyError> {
+        if at.depth() > self.limits.depth {
+            return Err(SurveyError::Deep { path: at.clone(), limit: self.limits.depth });
+        }
+        let failed = |source| SurveyError::Read { path: at.clone(), source };
+        let (names, more) = here.names(self.left).map_err(failed)?;
+        if more {
+            return Err(SurveyError::Many { limit: self.limits.entries });
+        }
+        self.left -= names.len();
+        for named in names {
+            let path = at.join(&named.name);
+            let kind = match named.says {
+                FileType::Unknown => match here.look(&named.name).map_err(failed)? {
+                    Some(seen) => seen.kind(),
+                    None => continue,
+                },
+                says => says,
+            };
+            if named_by(self.deny, &path) {
+                let directory = kind == FileType::Directory;
+                self.found.masked.push(Place { path, directory });
+                continue;
+            }
+            // Git's own; what is inside needs no second mount.
+            if named.name == b".git" {
+                self.protect(path, kind)?;
+                continue;
+            }
+            if kind == FileType::Directory {
+                match here.child(&named.name) {
+                    Ok(child) => self.directory(&child, &path)?,
+                    // Gone since, or not a directory any more.
+                    Err(err) if is_absent(&err) => {}
+                    // What we cannot read, a sandbox with our rights cannot
+                    // either; one with other rights could.
+                    Err(source) => return Err(SurveyError::Read { path, source }),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether `fs.deny` names this file, or a directory it is in.
+pub fn denied(deny: &[FileGlob], path: &TreePath) -> bool {
+    let mut above = Some(path.clone());
+    while let Some(here) = above {
+        if named_by(deny, &here) {
+            return true;
+        }
+        above = here.parent();
+    }
+    false
+}
+
+/// Whether a pattern names this very path.
+pub(super) fn named_by(globs: &[FileGlob], path: &TreePath) -> bool {
+    if globs.is_empty() || path.is_root() {
+        return false;
+    }
+    let text = path.lossy();
+    globs.iter().any(|glob| glob.matches(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    fn globs(written: &[&str]) -> Vec<FileGlob> {
+        written.iter().map(|glob| FileGlob::parse(glob).unwrap()).collect()
+    }
+
+    #[track_caller]
+    fn check(dir: &Path, protect: &[&str], deny: &[&str], expected: Expect) {
+        let tree = Directory::open(dir).unwrap();
+        let protect = protect.iter().map(|path| RelativePath::parse(path).unwrap()).collect();
+        let told = match survey(&tree, &protect, &globs(deny), &Limits::default()) {
+            Err(err) => format!("{err}\n"),
+            Ok(found) => {
+                let list = |title: &str, places: &[Place]| -> String {
+                    let end = |place: &Place| if place.directory { "/" } else { "" };
+                    places.iter().map(|p| format!("{title} {}{}\n", p.path, end(p))).collect()
+                };
+                let absent: String =
+                    found.absent.iter().map(|path| format!("absent {path}\n")).collect();
+                list("protected", &found.protected) + &list("masked", &found.masked) + &absent
+            }
+        };
+        expected.assert_eq(&told);
+    }
+
+    fn project() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for made in [".git/hooks", "vendor/lib/.git", "tree", "scripts", "a/.ssh"] {
+            fs::create_dir_all(dir.path().join(made)).unwrap();
+        }
+        fs::write(dir.path().join("tree/.git"), "gitdir: /elsewhere\n").unwrap();
+        fs::write(dir.path().join("a/.env"), "KEY=1").unwrap();
+        fs::write(dir.path().join("a/.ssh/id"), "key").unwrap();
+        dir
+    }
+
+    #[test]
+    fn every_repository_is_found_and_every_secret_hidden() {
+        let dir = project();
+        check(
+            dir.path(),
+            &[".git", "scripts", "tools/build"],
+            &["**/.env*", "**/.ssh"],
+            expect![[r#"
+                protected .git/
+                protected scripts/
+                protected tree/.git
+                protected vendor/lib/.git/
+                masked a/.env
+                masked a/.ssh/
+                absent tools/build
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_something_protected_is_an_error() {
+        let dir = project();
+        symlink("/etc", dir.path().join("a/.git")).unwrap();
+        check(
+            dir.path(),
+            &[],
+            &[],
+            expect![[r#"
+                a/.git is a symbolic link, which cannot be protected: name what it points to under `fs.protect`, or remove it
+            "#]],
+        );
+        fs::remove_file(dir.path().join("a/.git")).unwrap();
+        symlink("a", dir.path().join("way")).unwrap();
+        check(
+            dir.path(),
+            &["way/.env"],
+            &[],
+            expect![[r#"
+                way is a symbolic link, which cannot be protected: name what it points to under `fs.protect`, or remove it
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_hidden_link_is_hidden_itself_and_loops_end() {
+        let dir = project();
+        symlink("../..", dir.path().join("a/up")).unwrap();
+        symlink("/root/.netrc", dir.path().join(".netrc")).unwrap();
+        check(
+            dir.path(),
+            &[],
+            &["**/.netrc"],
+            expect![[r#"
+                protected .git/
+                protected tree/.git
+                protected vendor/lib/.git/
+                masked .netrc
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_project_that_is_too_large_is_refused_not_half_protected() {
+        let dir = project();
+        let tree = Directory::open(dir.path()).unwrap();
+        let few = Limits { entries: 3, depth: 9 };
+        let err = survey(&tree, &BTreeSet::new(), &[], &few).unwrap_err();
+        assert_eq!(
+            err.to_string(),
+            "the project has more than 3 files; choose a smaller workspace"
+        );
+        let flat = Limits { entries: 99, depth: 1 };
+        let err = survey(&tree, &BTreeSet::new(), &[], &flat).unwrap_err();
+        assert!(matches!(err, SurveyError::Deep { .. }), "{err}");
+    }
+
+    #[test]
+    fn a_file_below_a_denied_directory_is_denied() {
+        let deny = globs(&["**/.ssh", "keys/*.pem"]);
+        let denied = |path: &str| denied(&deny, &TreePath::parse(path.as_bytes()).unwrap());
+        assert!(denied("a/.ssh") && denied("a/.ssh/b/c") && denied("keys/x.pem"));
+        assert!(!denied("a/ssh") && !denied("x.pem"));
+    }
+}

@@ -1,0 +1,154 @@
+//! Overlays for tests: a real mount where we may, and a word where we may not.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use policies::{FileGlob, RelativePath, Workspace};
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use super::compare::{ChangeLimits, ChangesError, Marks, Overlaid, changes};
+use super::prepare::{Prepared, Project, prepare};
+use super::{Changes, tree::Directory};
+
+/// A project with an overlay mounted over it.
+pub(crate) struct Mounted {
+    pub(crate) home: tempfile::TempDir,
+    pub(crate) prepared: Prepared,
+    pub(crate) started: Timestamp,
+    protect: std::collections::BTreeSet<RelativePath>,
+    deny: Vec<FileGlob>,
+}
+
+impl Mounted {
+    /// Mounts an overlay over the project that `fill` makes; none, and a word
+    /// about it, where that needs root.
+    pub(crate) fn new(deny: &[&str], fill: impl FnOnce(&Path)) -> Option<Self> {
+        let home = tempfile::tempdir().unwrap();
+        let project = home.path().join("project");
+        fs::create_dir(&project).unwrap();
+        fill(&project);
+        let protect = [".git", "scripts"].iter().map(|path| RelativePath::parse(path).unwrap());
+        let protect = protect.collect();
+        let deny: Vec<_> = deny.iter().map(|glob| FileGlob::parse(glob).unwrap()).collect();
+        let wanted = Project {
+            root: &project,
+            mode: Workspace::Overlay,
+            protect: &protect,
+            deny: &deny,
+            owner: None,
+        };
+        let prepared = prepare(&wanted, &home.path().join("scratch")).unwrap();
+        let merged = home.path().join("merged");
+        fs::create_dir(&merged).unwrap();
+        let options = CString::new(prepared.overlay.as_ref().unwrap().options()).unwrap();
+        let started = Timestamp::now();
+        if let Err(err) = rustix::mount::mount(
+            "overlay",
+            &merged,
+            "overlay",
+            MountFlags::empty(),
+            Some(&*options),
+        ) {
+            eprintln!("SKIP: an overlay cannot be mounted here ({err}); run as root");
+            return None;
+        }
+        Some(Self { home, prepared, started, protect, deny })
+    }
+
+    /// What the sandbox sees.
+    pub(crate) fn merged(&self) -> PathBuf {
+        self.home.path().join("merged")
+    }
+
+    pub(crate) fn project(&self) -> &Path {
+        &self.prepared.root
+    }
+
+    pub(crate) fn upper(&self) -> &Path {
+        &self.prepared.overlay.as_ref().unwrap().upper
+    }
+
+    pub(crate) fn changes(&self) -> Result<Changes, ChangesError> {
+        self.changes_within(&ChangeLimits::default())
+    }
+
+    pub(crate) fn changes_within(&self, limits: &ChangeLimits) -> Result<Changes, ChangesError> {
+        let overlaid = Overlaid {
+            project: self.project(),
+            upper: self.upper(),
+            marks: Marks::User,
+            started: self.started,
+            protect: &self.protect,
+            deny: &self.deny,
+        };
+        changes(&overlaid, limits)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Err(err) = rustix::mount::unmount(self.merged(), UnmountFlags::DETACH) {
+            eprintln!("cannot unmount {}: {err}", self.merged().display());
+        }
+    }
+}
+
+/// Every path of a tree with what it is, for comparing trees.
+pub(crate) fn listed(root: &Path) -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![PathBuf::new()];
+    while let Some(at) = left.pop() {
+        for entry in fs::read_dir(root.join(&at)).unwrap() {
+            let entry = entry.unwrap();
+            let path = at.join(entry.file_name());
+            let metadata = entry.metadata().unwrap();
+            let mode = metadata.permissions().mode();
+            let what = if metadata.is_dir() {
+                left.push(path.clone());
+                format!("dir {mode:o}")
+            } else if metadata.is_symlink() {
+                format!("link {}", fs::read_link(entry.path()).unwrap().display())
+            } else if metadata.is_file() {
+                format!("file {mode:o} {:?}", fs::read(entry.path()).unwrap())
+            } else {
+                format!("special {mode:o}")
+            };
+            found.insert(path, what);
+        }
+    }
+    found
+}
+
+/// A line per change, for snapshots.
+pub(crate) fn told(changes: &Changes) -> String {
+    let mut told = String::new();
+    for change in &changes.changes {
+        let kind = change.change.to_string();
+        let after = match &change.after {
+            None => String::new(),
+            Some(super::changes::Node::Directory { mode }) => format!(" directory {mode:o}"),
+            Some(super::changes::Node::File { mode, size, sha256 }) => {
+                format!(" file {mode:o} {size}{}", if sha256.is_some() { "" } else { " unread" })
+            }
+            Some(super::changes::Node::Link { target }) => format!(" -> {target}"),
+            Some(super::changes::Node::Special { what }) => format!(" {what}"),
+        };
+        let highlights: String =
+            change.highlights.iter().map(|highlight| format!(" [{highlight}]")).collect();
+        let moved = if change.moved { " moved" } else { "" };
+        told.push_str(&format!("{kind} {}{after}{moved}{highlights}\n", change.path));
+    }
+    for why in &changes.incomplete {
+        told.push_str(&format!("incomplete: {why}\n"));
+    }
+    told
+}
+
+/// The directory at `path`, open.
+pub(crate) fn opened(path: &Path) -> Directory {
+    Directory::open(path).unwrap()
+}
