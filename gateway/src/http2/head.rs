@@ -1,0 +1,165 @@
+//! Heads: as the client sent them, as policy reads them, as they go out.
+//!
+//! What goes out is put together from the reading that was judged. The
+//! destination is the connection's, the path is the one that policy saw, and of
+//! the client's own headers those that speak about the connection stay behind.
+
+use h2::ext::Protocol;
+use http::header::{self, HeaderName};
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery, Scheme, Uri};
+use http::{HeaderMap, Method, Request as HttpRequest, Response};
+use policies::{Destination, Headers};
+
+use crate::refuse::Refusal;
+use crate::request::{Asked, Request, Version};
+
+/// What every request to one destination has in common.
+pub(super) struct Outgoing {
+    authority: Authority,
+}
+
+impl Outgoing {
+    pub(super) fn to(destination: &Destination) -> Result<Self, Refusal> {
+        let written = if destination.port == HTTPS {
+            destination.host.to_string()
+        } else {
+            destination.to_string()
+        };
+        match Authority::try_from(written) {
+            Ok(authority) => Ok(Self { authority }),
+            Err(err) => Err(Refusal::Malformed(format!("`{destination}` is no authority: {err}"))),
+        }
+    }
+
+    /// The head that the upstream gets for a request that may go out.
+    pub(super) fn head(&self, Head(parts): &Head, request: &Request<'_>) -> HttpRequest<()> {
+        let mut uri = http::uri::Parts::default();
+        uri.scheme = Some(Scheme::HTTPS);
+        uri.authority = Some(self.authority.clone());
+        uri.path_and_query = Some(path_and_query(parts, request));
+        let mut head = HttpRequest::new(());
+        *head.method_mut() = parts.method.clone();
+        *head.uri_mut() = Uri::from_parts(uri).expect("all three parts are there");
+        *head.version_mut() = http::Version::HTTP_2;
+        *head.headers_mut() = parts.headers.clone();
+        strip_request(head.headers_mut());
+        if let Some(protocol) = parts.extensions.get::<Protocol>() {
+            head.extensions_mut().insert(protocol.clone());
+        }
+        head
+    }
+}
+
+/// A request's head as the client sent it.
+pub(super) struct Head(pub(super) Parts);
+
+impl Headers for Head {
+    fn values(&self, name: &str, each: &mut dyn FnMut(&[u8])) {
+        for value in self.0.headers.get_all(name) {
+            each(value.as_bytes());
+        }
+    }
+}
+
+impl Head {
+    /// What it says, for the one reading.
+    pub(super) fn asked(&self) -> Asked<'_> {
+        let Self(parts) = self;
+        let websocket = self.is_websocket();
+        Asked {
+            method: if websocket { b"GET" } else { parts.method.as_str().as_bytes() },
+            target: parts.uri.path_and_query().map_or(b"", |target| target.as_str().as_bytes()),
+            authority: parts.uri.authority().map(|authority| authority.as_str().as_bytes()),
+            headers: self,
+            version: Version::Http2,
+            websocket,
+        }
+    }
+
+    /// Refuses what has no reading, before policy is asked.
+    pub(super) fn check(&self, most: usize, largest: usize) -> Result<(), Refusal> {
+        let Self(parts) = self;
+        if parts.uri.scheme().is_some_and(|scheme| *scheme != Scheme::HTTPS) {
+            let why = "`:scheme` is not https, and the connection is";
+            return Err(Refusal::Ambiguous(why.to_owned()));
+        }
+        if parts.extensions.get::<Protocol>().is_some() && !self.is_websocket() {
+            return Err(Refusal::ConnectInside);
+        }
+        if parts.headers.len() > most || self.size() > largest {
+            return Err(Refusal::HeadTooLarge { limit: largest });
+        }
+        Ok(())
+    }
+
+    /// How many bytes it says, about: what its sender spent on it.
+    pub(super) fn size(&self) -> usize {
+        let Parts { method, uri, headers, .. } = &self.0;
+        let target = uri.path_and_query().map_or(0, |target| target.as_str().len());
+        let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
+        method.as_str().len() + target + authority + fields_size(headers)
+    }
+
+    /// How long it says the body is.
+    pub(super) fn announced(&self) -> Option<u64> {
+        self.0.headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    }
+
+    pub(super) fn is_head(&self) -> bool {
+        self.0.method == Method::HEAD
+    }
+
+    fn is_websocket(&self) -> bool {
+        let protocol = self.0.extensions.get::<Protocol>();
+        protocol.is_some_and(|protocol| protocol.as_str() == WEBSOCKET)
+    }
+}
+
+pub(super) fn fields_size(fields: &HeaderMap) -> usize {
+    fields.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
+}
+
+/// Takes out of a response what is between us and the upstream.
+pub(super) fn strip_response<B>(response: &mut Response<B>) {
+    let headers = response.headers_mut();
+    for name in BETWEEN_US_AND_UPSTREAM {
+        headers.remove(name);
+    }
+}
+
+/// `te: trailers` stays, and is all that can be there: without it a gRPC server
+/// does not answer. The other hop-by-hop headers have no place in HTTP/2, and a
+/// request with one never gets here.
+fn strip_request(headers: &mut HeaderMap) {
+    for name in BETWEEN_CLIENT_AND_US {
+        headers.remove(name);
+    }
+}
+
+/// The client's own bytes where they are what policy read, which they nearly
+/// always are.
+fn path_and_query(parts: &Parts, request: &Request<'_>) -> PathAndQuery {
+    let path = request.path.as_str();
+    let query = request.query.as_ref().map(policies::Query::as_str);
+    if let Some(sent) = parts.uri.path_and_query()
+        && sent.path() == path
+        && sent.query() == query
+    {
+        return sent.clone();
+    }
+    let judged = match query {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
+    };
+    PathAndQuery::try_from(judged).expect("a path that was read is plain ASCII")
+}
+
+/// The destination speaks for itself in `:authority`.
+const BETWEEN_CLIENT_AND_US: [HeaderName; 2] = [header::HOST, header::PROXY_AUTHORIZATION];
+
+/// `alt-svc` would lead the client to a protocol that nobody inspects.
+const BETWEEN_US_AND_UPSTREAM: [HeaderName; 2] = [header::ALT_SVC, header::PROXY_AUTHENTICATE];
+
+const HTTPS: u16 = 443;
+const WEBSOCKET: &str = "websocket";

@@ -1,0 +1,172 @@
+//! HTTP/2 with the sandbox: steps 5 to 10, once per stream.
+//!
+//! Comes after TLS was terminated for one destination whose upstream speaks
+//! HTTP/2 as well. Every stream is a request of its own: read once, judged by
+//! the policy of that moment, recorded once, relayed frame by frame.
+//!
+//! All streams of a connection live in its one task, beside the connection
+//! itself. A stream that waits costs nothing and holds up nobody; what streams
+//! have to say in one turn leaves in one write.
+//!
+//! **Invariant:** nothing is queued here. A frame is read from one side only
+//! when the frame before it has been handed to the other, and window is given
+//! back only for what was handed on. So what a connection can make us hold is
+//! bounded by the windows below, whatever either side does.
+
+mod flow;
+mod head;
+mod pump;
+mod stream;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use h2::server::{Builder, Connection};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time;
+
+use crate::connection::ConnectionContext;
+use crate::refuse::Refusal;
+use head::Outgoing;
+use stream::{Afterwards, answer};
+
+/// Serves a connection until it ends, or until it should.
+pub(crate) async fn serve<C>(client: C, ctx: Arc<ConnectionContext>) -> Result<(), Refusal>
+where
+    C: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let ctx = &*ctx;
+    let outgoing = Outgoing::to(&ctx.destination)?;
+    let mut websockets = ctx.gateway.dialer.extended_connect(&ctx.destination);
+    let mut connection = shake_hands(client, ctx, websockets).await?;
+    let mut signals = ctx.gateway.signals();
+    let mut streams = FuturesUnordered::new();
+    let mut leaving = signals.draining();
+    if leaving {
+        connection.graceful_shutdown();
+    }
+
+    loop {
+        let idle = streams.is_empty();
+        let turn = tokio::select! {
+            biased;
+            Some(afterwards) = streams.next(), if !idle => Turn::Answered(afterwards),
+            asked = connection.accept() => match asked {
+                Some(Ok((request, respond))) => {
+                    streams.push(answer(ctx, &outgoing, request, respond));
+                    continue;
+                }
+                Some(Err(err)) => Turn::Ended(Err(err)),
+                None => Turn::Ended(Ok(())),
+            },
+            () = signals.changed() => Turn::Signalled,
+            () = time::sleep(patience(ctx, leaving)), if idle => Turn::Idle,
+        };
+        match turn {
+            Turn::Answered(Afterwards { extended_connect, leave }) => {
+                // Known only once the upstream has said so, which may be after
+                // our own settings went out.
+                if extended_connect && !websockets {
+                    websockets = connection.enable_connect_protocol().is_ok();
+                }
+                leaving |= leave;
+            }
+            Turn::Signalled => leaving |= signals.draining() || !ctx.still_admitted(),
+            // We said goodbye, and the client does not leave.
+            Turn::Idle if leaving => return Ok(()),
+            Turn::Idle => leaving = true,
+            Turn::Ended(how) => {
+                // Each finds out by itself that the client has gone, and closes
+                // its record.
+                while streams.next().await.is_some() {}
+                return ended(how);
+            }
+        }
+        if leaving {
+            // Says goodbye once, lets open streams finish, and then accepts
+            // nothing any more.
+            connection.graceful_shutdown();
+        }
+    }
+}
+
+/// What a connection does next.
+enum Turn {
+    Answered(Afterwards),
+    Ended(Result<(), h2::Error>),
+    Idle,
+    Signalled,
+}
+
+async fn shake_hands<C>(
+    client: C,
+    ctx: &ConnectionContext,
+    websockets: bool,
+) -> Result<Connection<C, Bytes>, Refusal>
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+{
+    let limits = ctx.gateway.limits.bounds();
+    let largest_head = u32::try_from(limits.header_bytes).unwrap_or(u32::MAX);
+    let mut builder = Builder::new();
+    builder
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(STREAMS)
+        // A little above what we take, so that it is we who say that a head is
+        // too large, and record it.
+        .max_header_list_size(largest_head.saturating_add(HEAD_MARGIN))
+        .max_concurrent_reset_streams(RESET_STREAMS)
+        .max_pending_accept_reset_streams(RESET_STREAMS)
+        .max_local_error_reset_streams(Some(ERRORS))
+        .max_send_buffer_size(SEND_BUFFER);
+    if websockets {
+        builder.enable_connect_protocol();
+    }
+    match time::timeout(limits.opening, builder.handshake(client)).await {
+        Ok(Ok(connection)) => Ok(connection),
+        Ok(Err(err)) => Err(Refusal::Malformed(format!("the HTTP/2 preface is wrong: {err}"))),
+        Err(_) => Err(Refusal::OpeningTimeout { limit: limits.opening }),
+    }
+}
+
+/// How long a connection without streams may stay.
+fn patience(ctx: &ConnectionContext, leaving: bool) -> Duration {
+    if leaving { GOODBYE } else { ctx.gateway.limits.idle() }
+}
+
+/// A client that closes without a goodbye is no news: most do.
+fn ended(how: Result<(), h2::Error>) -> Result<(), Refusal> {
+    match how {
+        Ok(()) => Ok(()),
+        Err(err) if err.is_io() => Ok(()),
+        Err(err) if err.is_go_away() && err.is_remote() => Ok(()),
+        Err(err) => Err(Refusal::Malformed(format!("the client does not speak HTTP/2: {err}"))),
+    }
+}
+
+/// What one upload may have under way. The sandbox is next door, so this is
+/// plenty.
+const STREAM_WINDOW: u32 = 512 << 10;
+/// What all uploads of a connection may have under way together: enough for
+/// some to stall without stopping the others, and the most we can be made to
+/// hold.
+const CONNECTION_WINDOW: u32 = 8 << 20;
+/// What we hold of one download beside what is on the wire.
+const SEND_BUFFER: usize = 128 << 10;
+/// Streams at a time. A client that wants more waits.
+const STREAMS: u32 = 128;
+/// Streams that were cancelled and not yet forgotten. A client that opens and
+/// cancels faster than this is hung up on (CVE-2023-44487).
+const RESET_STREAMS: usize = 64;
+/// Streams that we had to reset because the client broke the rules.
+const ERRORS: usize = 256;
+const HEAD_MARGIN: u32 = 16 << 10;
+/// How long a client may take to leave after the goodbye.
+const GOODBYE: Duration = Duration::from_secs(5);

@@ -1,0 +1,10 @@
+//! HTTP/2 from a client to an upstream, with the gateway between them.
+//!
+//! The client's end of the wire is in memory, the upstream's is TLS on loopback.
+
+mod ends;
+mod refused;
+mod relayed;
+mod world;
+
+use world::{Asked, World, body_of, get, policy, post, read_all};
