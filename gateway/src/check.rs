@@ -88,8 +88,8 @@ fn upstream(config: &Config) -> Vec<(&'static str, String)> {
         }
     };
     lines.push(("resolver", resolver));
-    if !settings.hosts.is_empty() {
-        let hosts: Vec<&str> = settings.hosts.keys().map(|name| name.as_str()).collect();
+    let hosts = settings.hosts.names();
+    if !hosts.is_empty() {
         lines.push(("pinned", hosts.join(", ")));
     }
     if let Some(proxy) = &settings.proxy {

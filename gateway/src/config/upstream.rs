@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 
 use super::document::FilePath;
 use super::proxy::{Env, ProxySection};
-use crate::dial::{Pin, Servers, Settings, Timeouts};
+use crate::dial::{Pin, Pins, Servers, Settings, Timeouts};
 
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -52,7 +52,7 @@ impl UpstreamSection {
         Settings {
             roots: roots.resolve(base),
             resolver: resolver.0,
-            hosts: hosts.into_iter().map(|(name, pin)| (name.0, pin.0)).collect(),
+            hosts: pins(hosts),
             proxy: proxy.and_then(|proxy| proxy.resolve(source, base, env, problems)),
             timeouts: Timeouts {
                 resolve: timeouts.resolve.map_or(usual.resolve, Span::get),
@@ -130,16 +130,34 @@ impl TryFrom<String> for ServerAddress {
     }
 }
 
+/// A name, or `*.name` for all below it.
 #[derive(Debug, Eq, Ord, PartialEq, PartialOrd, serde::Deserialize)]
 #[serde(try_from = "String")]
-struct PinnedName(HostName);
+enum PinnedName {
+    Below(HostName),
+    Exact(HostName),
+}
 
 impl TryFrom<String> for PinnedName {
     type Error = policies::HostError;
 
     fn try_from(written: String) -> Result<Self, Self::Error> {
-        HostName::parse(&written).map(Self)
+        match written.strip_prefix("*.") {
+            Some(suffix) => HostName::parse(suffix).map(Self::Below),
+            None => HostName::parse(&written).map(Self::Exact),
+        }
     }
+}
+
+fn pins(written: BTreeMap<PinnedName, WrittenPin>) -> Pins {
+    let mut pins = Pins::default();
+    for (name, WrittenPin(pin)) in written {
+        match name {
+            PinnedName::Below(suffix) => pins.add_below(suffix, pin),
+            PinnedName::Exact(name) => pins.add(name, pin),
+        }
+    }
+    pins
 }
 
 #[derive(Debug, serde::Deserialize)]

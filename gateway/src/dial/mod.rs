@@ -47,7 +47,7 @@ pub(crate) use facts::{TlsFacts, UpstreamFacts};
 pub(crate) use http1::Http1Upstream;
 pub(crate) use http2::Http2Upstream;
 pub(crate) use settings::{
-    Credentials, Pin, PinError, PoolSizes, Servers, Settings, Timeouts, UpstreamProxy,
+    Credentials, Pin, PinError, Pins, PoolSizes, Servers, Settings, Timeouts, UpstreamProxy,
 };
 pub(crate) use stream::UpstreamStream;
 pub(crate) use tls::Distrust;

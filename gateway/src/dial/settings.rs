@@ -4,7 +4,7 @@
 //! metadata address, credentials are read. The file as written is the business
 //! of `config`.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) struct Settings {
     pub(crate) roots: certs::Roots,
     pub(crate) resolver: Servers,
     /// Names that are not looked up, because the operator knows better.
-    pub(crate) hosts: BTreeMap<HostName, Pin>,
+    pub(crate) hosts: Pins,
     pub(crate) proxy: Option<UpstreamProxy>,
     pub(crate) timeouts: Timeouts,
     pub(crate) pool: PoolSizes,
@@ -30,6 +30,39 @@ pub(crate) enum Servers {
     #[default]
     System,
     These(Vec<SocketAddr>),
+}
+
+/// Where names live that are not looked up: one by one, or all below a name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pins {
+    exact: HashMap<HostName, Pin>,
+    below: HashMap<HostName, Pin>,
+}
+
+impl Pins {
+    pub(crate) fn add(&mut self, name: HostName, pin: Pin) {
+        self.exact.insert(name, pin);
+    }
+
+    /// Pins every name below `suffix`, but not `suffix` itself.
+    pub(crate) fn add_below(&mut self, suffix: HostName, pin: Pin) {
+        self.below.insert(suffix, pin);
+    }
+
+    /// The names as an operator writes them, sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let exact = self.exact.keys().map(ToString::to_string);
+        let below = self.below.keys().map(|suffix| format!("*.{suffix}"));
+        let mut names: Vec<String> = exact.chain(below).collect();
+        names.sort();
+        names
+    }
+
+    /// The name's own pin, else that of its nearest parent.
+    pub(crate) fn find(&self, name: &HostName) -> Option<Pin> {
+        let below = || name.parents().find_map(|parent| self.below.get(parent));
+        self.exact.get(name).or_else(below).copied()
+    }
 }
 
 /// Where an operator says a name lives.

@@ -91,7 +91,7 @@ impl TestAuthority {
         let mut settings = self.settings();
         for (name, at) in hosts {
             let pin = Pin::new(at.ip(), Some(at.port())).unwrap();
-            settings.hosts.insert(HostName::parse(name).unwrap(), pin);
+            settings.hosts.add(HostName::parse(name).unwrap(), pin);
         }
         Dialer::asking(Script::new(), settings).unwrap()
     }

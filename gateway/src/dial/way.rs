@@ -97,9 +97,9 @@ impl Dialer {
     pub(super) async fn way(&self, reach: &Reach, to: &Destination) -> Result<Way<'_>, DialError> {
         check_literal(reach, to)?;
         if let Host::Name(name) = &to.host
-            && let Some(pin) = self.settings.hosts.get(name)
+            && let Some(pin) = self.settings.hosts.find(name)
         {
-            return Ok(Way { addresses: vec![Dialable::pinned(*pin, to.port)], through: None });
+            return Ok(Way { addresses: vec![Dialable::pinned(pin, to.port)], through: None });
         }
         if let Some(proxy) = &self.settings.proxy {
             let addresses = self
@@ -127,7 +127,7 @@ impl Dialer {
     async fn proxy_addresses(&self, proxy: &Destination) -> Result<Vec<Dialable>, ProxyError> {
         let (answers, port) = match &proxy.host {
             Host::Address(address) => (vec![*address], proxy.port),
-            Host::Name(name) => match self.settings.hosts.get(name) {
+            Host::Name(name) => match self.settings.hosts.find(name) {
                 Some(pin) => {
                     let at = pin.address(proxy.port);
                     (vec![at.ip()], at.port())

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use policies::{AddressClass, HostName};
 
-use super::super::Pin;
 use super::super::resolve::{Answer, Resolver};
+use super::super::{Pin, Pins};
 use super::*;
 
 fn dialer(script: &Arc<Script>) -> Dialer {
@@ -134,12 +134,32 @@ async fn a_literal_is_never_looked_up_and_always_checked() {
     assert_eq!(script.asked(), [""; 0]);
 }
 
+#[test]
+fn a_pin_below_a_name_covers_neither_the_name_nor_a_lookalike() {
+    let pin = |port| Pin::new("127.0.0.1".parse().unwrap(), Some(port)).unwrap();
+    let name = |text| HostName::parse(text).unwrap();
+    let mut pins = Pins::default();
+    pins.add_below(name("bench.test"), pin(1));
+    pins.add_below(name("b.bench.test"), pin(2));
+    pins.add(name("c.bench.test"), pin(3));
+    for (asked, found) in [
+        ("a.bench.test", Some(1)),
+        ("x.b.bench.test", Some(2)),
+        ("b.bench.test", Some(1)),
+        ("c.bench.test", Some(3)),
+        ("bench.test", None),
+        ("evilbench.test", None),
+    ] {
+        assert_eq!(pins.find(&name(asked)).map(|pin| pin.address(9).port()), found, "{asked}");
+    }
+}
+
 #[tokio::test]
 async fn a_pinned_name_is_never_looked_up() {
     let script = Script::new().then("pinned.test", &["93.184.216.34"]);
     let mut settings = Settings::default();
     let pin = Pin::new("127.0.0.1".parse().unwrap(), Some(8443)).unwrap();
-    settings.hosts.insert(HostName::parse("pinned.test").unwrap(), pin);
+    settings.hosts.add(HostName::parse("pinned.test").unwrap(), pin);
     let resolver: Arc<dyn Resolver> = Arc::<Script>::clone(&script);
     let dialer = Dialer::asking(resolver, settings).unwrap();
 
