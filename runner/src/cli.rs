@@ -38,6 +38,7 @@ pub struct Cli {
 
 /// What every verb understands.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
 struct Common {
     /// The form of the result.
     #[arg(

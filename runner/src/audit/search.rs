@@ -23,11 +23,11 @@ pub(super) struct Search {
     text: Option<String>,
     #[command(flatten)]
     logs: Logs,
-    #[command(flatten)]
-    filters: Filters,
     /// At most so many.
     #[arg(long, value_name = "N", env = "SLUICE_AUDIT_LIMIT", hide_env_values = true)]
     limit: Option<usize>,
+    #[command(flatten)]
+    filters: Filters,
 }
 
 pub(super) fn run(asked: &Search, console: &mut Console) -> Result<Exit, Failure> {

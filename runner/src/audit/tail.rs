@@ -28,8 +28,6 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct Tail {
     #[command(flatten)]
     logs: Logs,
-    #[command(flatten)]
-    filters: Filters,
     /// Show so many before going on.
     #[arg(
         short = 'n',
@@ -43,6 +41,8 @@ pub(super) struct Tail {
     /// Go on as events are written, until interrupted.
     #[arg(short, long, env = "SLUICE_AUDIT_FOLLOW", hide_env_values = true)]
     follow: bool,
+    #[command(flatten)]
+    filters: Filters,
 }
 
 pub(super) fn run(asked: &Tail, console: &mut Console) -> Result<Exit, Failure> {

@@ -92,7 +92,9 @@ fn net(sight: &Sight) -> String {
         );
     }
     let allow = match rules.is_empty() {
-        true => "  allow: []\n".to_owned(),
+        true => {
+            "  allow: []                           # write entries below instead of []\n".to_owned()
+        }
         false => format!("  allow:\n{rules}"),
     };
     format!(
