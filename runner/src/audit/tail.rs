@@ -54,7 +54,7 @@ pub(super) fn run(asked: &Tail, console: &mut Console) -> Result<Exit, Failure> 
     let mut tailing = Tailing { query, known: BTreeSet::new(), logs: Vec::new() };
     tailing.take_up(&asked.logs)?;
     let mut listing = Listing::begin(console)?;
-    for found in tailing.last(asked.lines, &mut listing, console) {
+    for found in tailing.last(asked, &mut listing, console) {
         listing.add(&found, console)?;
     }
     if asked.follow {
@@ -90,10 +90,11 @@ impl Tailing {
         Ok(())
     }
 
-    /// The last `count` events of all that is written, by time.
-    fn last(&mut self, count: usize, listing: &mut Listing, console: &mut Console) -> Vec<Found> {
+    /// The last events of all that is written, by time.
+    fn last(&mut self, asked: &Tail, listing: &mut Listing, console: &mut Console) -> Vec<Found> {
+        let count = asked.lines;
         let mut all: Vec<(Option<Time>, Found)> = Vec::new();
-        for (_, follow) in &mut self.logs {
+        for (folder, mut follow) in std::mem::take(&mut self.logs) {
             let mut last = VecDeque::new();
             while let Some(seen) = follow.poll() {
                 match seen {
@@ -113,6 +114,10 @@ impl Tailing {
             }
             let timed = |found: Found| (found.event().ok().map(|event| event.time), found);
             all.extend(last.into_iter().map(timed));
+            // There may be thousands of runs: only those that go on stay open.
+            if asked.follow && !is_sealed(&folder) {
+                self.logs.push((folder, follow));
+            }
         }
         // Stable: the events of one log stay in its order.
         all.sort_by_key(|(time, _)| *time);

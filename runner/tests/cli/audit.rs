@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use audit::event::{Decision, Destination, Http};
 use audit::{Key, Log, Options, Outcome, Request, Time, Traffic, Verdict};
@@ -283,6 +283,23 @@ fn tail_shows_the_last_and_no_more() {
     assert_eq!(last[0]["kind"], "log_closed");
     assert_eq!(world.sluice(&["audit", "tail", "-o", "jsonl"]).stdout.lines().count(), 7);
     assert_eq!(world.sluice(&["audit", "tail", "-f", "-o", "json"]).code, 2);
+}
+
+#[test]
+fn a_thousand_runs_are_not_held_open_at_once() {
+    let world = two_runs();
+    let log = fs::read(world.run_folder("run-1").join("audit.jsonl")).unwrap();
+    for number in 0..100 {
+        let folder = world.run_folder(&format!("old-{number}"));
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("audit.jsonl"), &log).unwrap();
+    }
+    let mut command = Command::new("/bin/sh");
+    let script = format!("ulimit -n 40; exec {} audit tail -o jsonl", env!("CARGO_BIN_EXE_sluice"));
+    command.args(["-c", &script]).env_clear().env("HOME", world.home());
+    let ran = Ran::of(command);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    assert_eq!(ran.stdout.lines().count(), 20);
 }
 
 #[test]
