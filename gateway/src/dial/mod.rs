@@ -43,14 +43,11 @@ use tokio::net::TcpStream;
 use tokio::time;
 
 pub(crate) use error::DialError;
-pub(crate) use facts::{TlsFacts, UpstreamFacts};
+pub(crate) use facts::UpstreamFacts;
 pub(crate) use http1::Http1Upstream;
 pub(crate) use http2::Http2Upstream;
-pub(crate) use settings::{
-    Credentials, Pin, PinError, Pins, PoolSizes, Servers, Settings, Timeouts, UpstreamProxy,
-};
+pub(crate) use settings::{Credentials, Pin, Pins, Servers, Settings, Timeouts, UpstreamProxy};
 pub(crate) use stream::UpstreamStream;
-pub(crate) use tls::Distrust;
 
 use crate::admit::HostPermit;
 use crate::authorize::RequestPermit;
@@ -145,7 +142,7 @@ impl Dialer {
         Ok((stream, facts))
     }
 
-    /// Lets go of connections and memories about destinations that a new policy
+    /// Lets go of connections to destinations that a new policy
     /// no longer knows.
     pub(crate) fn forget(&self, keep: impl Fn(&Destination) -> bool) {
         self.pool.forget(&keep);

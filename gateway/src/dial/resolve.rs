@@ -32,7 +32,7 @@ pub(crate) type Answer<'a> =
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum ResolveError {
     #[error("its name servers do not answer")]
-    Failed(#[source] NetError),
+    Failed(#[source] Box<NetError>),
     #[error("it has no address")]
     NoAddress,
 }
@@ -74,7 +74,7 @@ impl Resolver for Dns {
             let found = match self.0.lookup_ip(format!("{name}.")).await {
                 Ok(found) => found,
                 Err(err) if err.is_no_records_found() => return Err(ResolveError::NoAddress),
-                Err(err) => return Err(ResolveError::Failed(err)),
+                Err(err) => return Err(ResolveError::Failed(Box::new(err))),
             };
             let addresses: Vec<IpAddr> = found.iter().take(MOST_ADDRESSES).collect();
             if addresses.is_empty() { Err(ResolveError::NoAddress) } else { Ok(addresses) }

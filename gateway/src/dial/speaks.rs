@@ -50,10 +50,6 @@ impl Speaks {
         self.known.insert(to.clone(), Known { http2: true, extended_connect, until });
     }
 
-    pub(super) fn forget(&self, to: &Destination) {
-        self.known.remove(to);
-    }
-
     fn current(&self, to: &Destination) -> Option<Known> {
         self.known.get(to).filter(|known| Instant::now() < known.until)
     }

@@ -42,8 +42,10 @@ impl Outgoing {
         *head.method_mut() = parts.method.clone();
         *head.uri_mut() = Uri::from_parts(uri).expect("all three parts are there");
         *head.version_mut() = http::Version::HTTP_2;
-        *head.headers_mut() = parts.headers.clone();
-        strip_request(head.headers_mut());
+        // `te: trailers` stays, and is all that can be there: without it a gRPC
+        // server does not answer. The other hop-by-hop headers have no place in
+        // HTTP/2, and a request with one never gets here.
+        *head.headers_mut() = without(&BETWEEN_CLIENT_AND_US, parts.headers.clone());
         if let Some(protocol) = parts.extensions.get::<Protocol>() {
             head.extensions_mut().insert(protocol.clone());
         }
@@ -122,19 +124,22 @@ pub(super) fn fields_size(fields: &HeaderMap) -> usize {
 
 /// Takes out of a response what is between us and the upstream.
 pub(super) fn strip_response<B>(response: &mut Response<B>) {
-    let headers = response.headers_mut();
-    for name in BETWEEN_US_AND_UPSTREAM {
-        headers.remove(name);
-    }
+    let headers = std::mem::take(response.headers_mut());
+    *response.headers_mut() = without(&BETWEEN_US_AND_UPSTREAM, headers);
 }
 
-/// `te: trailers` stays, and is all that can be there: without it a gRPC server
-/// does not answer. The other hop-by-hop headers have no place in HTTP/2, and a
-/// request with one never gets here.
-fn strip_request(headers: &mut HeaderMap) {
-    for name in BETWEEN_CLIENT_AND_US {
-        headers.remove(name);
+/// The fields without some, and in the order they had: `remove` would put the
+/// last where the removed one was.
+fn without(names: &[HeaderName], fields: HeaderMap) -> HeaderMap {
+    if !names.iter().any(|name| fields.contains_key(name)) {
+        return fields;
     }
+    let kept = fields.iter().filter(|(name, _)| !names.contains(name));
+    let mut left = HeaderMap::with_capacity(fields.len());
+    for (name, value) in kept {
+        left.append(name, value.clone());
+    }
+    left
 }
 
 /// The client's own bytes where they are what policy read, which they nearly

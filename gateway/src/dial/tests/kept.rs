@@ -9,7 +9,8 @@ use tokio::net::TcpStream;
 
 use super::super::pool::{Idle, Place, Pool};
 use super::super::route::Dialable;
-use super::super::{PoolSizes, UpstreamFacts, UpstreamStream};
+use super::super::settings::PoolSizes;
+use super::super::{UpstreamFacts, UpstreamStream};
 use super::*;
 
 /// Answers every byte with the same byte.

@@ -30,7 +30,7 @@ async fn a_stream_for_another_host_is_refused_and_the_connection_stays() {
     let events = world.hang_up().await;
     assert_eq!(events.len(), 3);
     assert_eq!(events[1]["sluice.outcome"], "refused");
-    assert_eq!(events[1]["error.type"], "name_mismatch");
+    assert_eq!(events[1]["sluice.reason"], "name_mismatch");
 }
 
 #[tokio::test]
