@@ -27,6 +27,31 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
+/// A line of text, such as one of a patch: every script and its signs are shown
+/// as they are, and what acts on a terminal or hides its neighbours as numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for character in self.0.chars() {
+            if character == '\t' || !(character.is_control() || is_deceptive(character)) {
+                f.write_char(character)?;
+            } else {
+                write!(f, "{}", character.escape_default())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Marks that reorder or hide what stands beside them.
+pub(crate) fn is_deceptive(character: char) -> bool {
+    matches!(character,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
 /// JSON in ASCII alone: what is not ASCII stands inside strings, where an
 /// escape means the same. So that machine output is harmless on a screen too.
 pub(crate) fn ascii_json(json: &str) -> String {
@@ -59,6 +84,8 @@ mod tests {
         #[test]
         fn nothing_shown_controls_a_terminal(text: String) {
             prop_assert!(!Shown(&text).to_string().chars().any(char::is_control));
+            let line = Line(&text).to_string();
+            prop_assert!(!line.chars().any(|c| (c.is_control() && c != '\t') || is_deceptive(c)));
         }
 
         #[test]

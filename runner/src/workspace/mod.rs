@@ -12,11 +12,13 @@
 pub mod apply;
 pub mod changes;
 mod compare;
+pub mod diff;
 mod highlights;
 mod masks;
 pub mod patch;
 mod path;
 mod prepare;
+pub mod removal;
 mod survey;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -24,7 +26,7 @@ pub mod tree;
 
 pub use changes::{Change, Changes};
 pub use compare::{ChangeLimits, ChangesError, Marks, Overlaid, changes};
-pub use highlights::Highlight;
+pub use highlights::{Highlight, leads_out};
 pub use path::{Bytes, NotInside, Quoted, TreePath};
 pub use prepare::{Overlay, Place, PrepareError, Prepared, Project, prepare};
 pub use survey::SurveyError;

@@ -176,6 +176,11 @@ impl Seen {
         (self.stat.st_uid, self.stat.st_gid)
     }
 
+    /// When its content last changed, in seconds since 1970.
+    pub fn modified(&self) -> u64 {
+        u64::try_from(self.stat.st_mtime).unwrap_or_default()
+    }
+
     /// How overlayfs says "deleted": a character device of number 0/0.
     pub fn is_whiteout(&self) -> bool {
         self.kind() == FileType::CharacterDevice && self.stat.st_rdev == 0

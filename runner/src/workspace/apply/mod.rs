@@ -1,13 +1,153 @@
 //! `sluice apply`: bring a run's changes home.
 //!
-//! [`check`] says what may be written and what is in the way; [`write`] writes
-//! what was checked. If anything is in the way nothing is written, unless the
-//! caller asks for the rest.
+//! [`check()`] says what may be written and what is in the way; [`write()`]
+//! writes what was checked. If anything is in the way nothing is written, unless
+//! the caller asks for the rest. What is applied is what the evidence says, and
+//! a broken seal stops everything.
 
 mod check;
 #[cfg(test)]
 mod tests;
 mod write;
 
+use anyhow::{Context as _, anyhow};
+use audit::{Key, VerifyError};
+use clap::Args;
+use serde::Serialize;
+
 pub use check::{Checked, Refusal, Refused, check};
 pub use write::{Applied, ApplyError, write};
+
+use super::TreePath;
+use super::changes::{Change, Kind};
+use super::diff::{recorded, tree_path};
+use super::tree::Directory;
+use crate::console::{Console, Format, Tone};
+use crate::evidence::RunFolder;
+use crate::exit::{Exit, Failure};
+use crate::place;
+use crate::runs::Runs;
+use crate::shown::Shown;
+
+/// Bring a run's changes into the project.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 applied, 1 something was in the way or failed.
+
+Nothing is written if anything is in the way: a file the host has changed since, a path
+the policy protects or hides, a link out of the project. `--partial` applies the rest.")]
+pub struct Apply {
+    /// The run.
+    run: String,
+    /// Only these files and directories, relative to the project.
+    #[arg(value_parser = tree_path)]
+    paths: Vec<TreePath>,
+    #[command(flatten)]
+    runs: Runs,
+    /// Say what would happen, and write nothing.
+    #[arg(long, env = "SLUICE_APPLY_DRY_RUN", hide_env_values = true)]
+    dry_run: bool,
+    /// Apply what can be applied, and leave the rest.
+    #[arg(long, env = "SLUICE_APPLY_PARTIAL", hide_env_values = true)]
+    partial: bool,
+}
+
+/// What came of it.
+#[derive(Debug, Serialize)]
+struct Report<'c> {
+    applied: Vec<Done<'c>>,
+    /// The host had it like this.
+    already: Vec<&'c TreePath>,
+    refused: &'c [Refused],
+    /// Where writing stopped.
+    failed: Option<String>,
+    dry_run: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Done<'c> {
+    path: &'c TreePath,
+    change: Kind,
+}
+
+pub fn run(asked: &Apply, console: &mut Console) -> Result<Exit, Failure> {
+    let folder = RunFolder::open(&asked.runs.place()?, &asked.run).map_err(anyhow::Error::from)?;
+    let changes = recorded(&folder)?;
+    unbroken(&folder, console)?;
+    if !changes.incomplete.is_empty() && !asked.partial {
+        let why = changes.incomplete.join("; ");
+        let instead = "use --partial to apply what is listed";
+        return Err(anyhow!("the list of changes is not complete ({why}); {instead}").into());
+    }
+    let root = changes.project.to_path();
+    let project = Directory::open(&root)
+        .with_context(|| format!("cannot open the project {}", root.display()))?;
+    let checked = check(&changes, &asked.paths, &project).context("cannot look at the project")?;
+
+    let write_it = !asked.dry_run && (checked.refused.is_empty() || asked.partial);
+    let done = if write_it && !checked.ready().is_empty() {
+        let upper = Directory::open(&folder.upper())
+            .context("what the run wrote is gone, so it cannot be applied any more")?;
+        write(&checked, &project, &upper)
+    } else {
+        Applied { applied: Vec::new(), stopped: None }
+    };
+    let failed = done.stopped.map(|(path, err)| format!("{path}: {:#}", anyhow!(err)));
+    let is_done =
+        |change: &&&Change| asked.dry_run || done.applied.binary_search(&change.path).is_ok();
+    let report = Report {
+        applied: checked
+            .ready()
+            .iter()
+            .filter(is_done)
+            .map(|change| Done { path: &change.path, change: change.change })
+            .collect(),
+        already: checked.already.iter().map(|change| &change.path).collect(),
+        refused: &checked.refused,
+        failed,
+        dry_run: asked.dry_run,
+    };
+    let ok = report.refused.is_empty() && report.failed.is_none();
+    match console.format {
+        Format::Table => tell(&report, asked.partial, console)?,
+        Format::Json | Format::Jsonl => console.json(&report)?,
+    }
+    Ok(if ok { Exit::Success } else { Exit::Failed })
+}
+
+fn tell(report: &Report<'_>, partial: bool, console: &mut Console) -> Result<(), Failure> {
+    for Done { path, change } in &report.applied {
+        console.line(format_args!("{change:<8} {path}"))?;
+    }
+    for Refused { path, why } in report.refused {
+        let word = if why.is_conflict() { "conflict" } else { "refused " };
+        let word = console.toned_aside(Tone::Bad, word);
+        console.say(format_args!("{word} {path}: {why}"));
+    }
+    if let Some(why) = &report.failed {
+        let word = console.toned_aside(Tone::Bad, "stopped at");
+        console.say(format_args!("{word} {}", Shown(why)));
+    }
+    let count = report.applied.len();
+    console.say(match (report.dry_run, report.refused.is_empty() || partial) {
+        (true, _) => format!("{count} changes would be applied, {} not", report.refused.len()),
+        (false, true) => format!("{count} changes applied, {} not", report.refused.len()),
+        (false, false) => "nothing was applied; --partial applies the rest".to_owned(),
+    });
+    Ok(())
+}
+
+/// Applies only what the seal vouches for. A run that never got to its seal is
+/// said to be so; a seal that does not hold stops us.
+fn unbroken(folder: &RunFolder, console: &mut Console) -> Result<(), Failure> {
+    if folder.path().join(audit::seal::SEAL).symlink_metadata().is_err() {
+        let word = console.toned_aside(Tone::Warn, "not sealed:");
+        console
+            .say(format_args!("{word} nothing vouches for what this run is said to have changed"));
+        return Ok(());
+    }
+    let state = place::state(&place::environment);
+    let key = state.and_then(|state| Key::load(&place::key(&state)).ok());
+    let trusted: Vec<_> = key.iter().map(Key::public).collect();
+    let broken = |err: VerifyError| anyhow!(err).context("the evidence is not as it was sealed");
+    audit::verify(folder.path(), &trusted).map(drop).map_err(|err| broken(err).into())
+}

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use rustix::fs::{FileType, Mode, XattrFlags};
 
 use super::super::changes::Stamp;
-use super::super::testing::{Mounted, listed, told};
+use super::super::testing::{Mounted, listed, opened, told};
 use super::*;
 
 fn write(root: &Path, path: &str, text: &str) {
@@ -302,16 +302,8 @@ fn a_tree_deeper_than_a_path_can_name_ends_the_walk_not_the_runner() {
     drop(here);
     let changes = mounted.changes().unwrap();
     assert_eq!(changes.incomplete, ["directories deeper than 200 were left out"]);
-    // Too deep to be removed by path; so by hand, from above.
-    drop(mounted.changes());
-    assert!(
-        std::process::Command::new("rm")
-            .arg("-rf")
-            .arg(mounted.upper().join(&name))
-            .status()
-            .unwrap()
-            .success()
-    );
+    // Too deep for the temporary directory to remove by itself.
+    super::super::removal::remove_all(&opened(mounted.upper()), name.as_bytes()).unwrap();
 }
 
 /// What a hostile sandbox may leave.

@@ -1,0 +1,23 @@
+//! The evidence of a run: what happened, as files that are sealed together.
+//!
+//! ```text
+//! <state>/runs/<run>/  run.json  policy.yaml  audit.jsonl  transcript.cast
+//!                      changes.json  changes.patch  artifacts/  seal.json
+//! <state>/scratch/<run>/   what the sandbox wrote, until `sluice rm`
+//! ```
+//!
+//! [`RunFolder`] is the one way in. What the sandbox wrote is kept beside the
+//! evidence and not in it: the evidence holds its hashes, and `apply` takes only
+//! what has them.
+
+pub mod artifacts;
+mod escapes;
+mod folder;
+pub mod play;
+mod seal;
+mod transcript;
+
+pub use artifacts::{Artifact, ArtifactLimits, Collected};
+pub use folder::{FolderError, RunFolder};
+pub use seal::SealRunError;
+pub use transcript::{Header, Recording, Stream, Transcript};
