@@ -28,7 +28,7 @@ pub struct Gateway {
     pub(crate) dialer: Dialer,
     pub(crate) log: Log,
     pub(crate) limits: Limits,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) seen: Seen,
     signals: watch::Sender<Signal>,
 }
@@ -44,6 +44,7 @@ impl Gateway {
     ) -> Self {
         let signal = Signal { generation: policy.load().generation, draining: false };
         let signals = watch::Sender::new(signal);
+        let metrics = Arc::new(metrics);
         Self { policy, tls, dialer, log, limits, metrics, seen: Seen::default(), signals }
     }
 

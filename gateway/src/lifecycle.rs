@@ -22,7 +22,7 @@
 
 use std::sync::Arc;
 
-use audit::{Client, Handling, Outcome};
+use audit::{Client, Handling};
 use policies::{Destination, Host, HostName, Scheme};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -298,3 +298,6 @@ async fn tell_tls(stream: &mut TcpStream, alert: &[u8]) {
         http1::linger(stream).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,8 +49,6 @@ pub(crate) enum Refusal {
     ConnectInside,
     #[error("{0}")]
     Dial(#[from] DialError),
-    #[error("the gateway is stopping")]
-    Draining,
     #[error("the TLS handshake with the client failed: {0}")]
     HandshakeFailed(String),
     #[error("the head is longer than the {limit} bytes it may be")]
@@ -113,7 +111,6 @@ impl Refusal {
             Self::ClientGone(_) => (400, "client_gone"),
             Self::ConnectInside => (403, "denied"),
             Self::Dial(err) => (err.status(), err.code()),
-            Self::Draining => (503, "draining"),
             Self::HandshakeFailed(_) => (400, "handshake_failed"),
             Self::HeadTooLarge { .. } => (431, "head_too_large"),
             Self::Idle { .. } => (408, "idle"),
@@ -143,11 +140,11 @@ impl Refusal {
         }
     }
 
-    /// What policy said, if it was policy.
+    /// What a record says of it: whatever we refuse, we deny.
     pub(crate) fn verdict(&self) -> Option<audit::Verdict> {
         match self {
             Self::Policy(denial) => Some(denial.verdict),
-            _ if self.status() == 403 => Some(audit::Verdict::Deny),
+            _ if self.outcome() == Outcome::Refused => Some(audit::Verdict::Deny),
             _ => None,
         }
     }
@@ -155,7 +152,7 @@ impl Refusal {
     /// Whether we said no, or something broke.
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
-            Self::ClientGone(_) | Self::Idle { .. } | Self::Draining => Outcome::Failed,
+            Self::ClientGone(_) | Self::Idle { .. } => Outcome::Failed,
             _ if self.status() >= 500 => Outcome::Failed,
             _ => Outcome::Refused,
         }

@@ -199,6 +199,7 @@ impl Sent<'_> {
 
         self.head_of_answer(&mut turn, response, client.patience).await?;
         if response.status == 101 {
+            self.check_upgrade(response).map_err(Lost::unanswered)?;
             let upgraded = self.upgrade(&mut turn, response, client.patience).await;
             (buffers.up, buffers.down) = (turn.up.out, turn.down.out);
             exchange.answered(101);
@@ -314,19 +315,23 @@ impl Sent<'_> {
         }
     }
 
-    /// Passes on a 101, if it is the one that was asked for.
+    /// Whether a 101 is the one that was asked for.
+    fn check_upgrade(&self, response: &ResponseHead) -> Result<(), Refusal> {
+        let mut to = response.fields.of(Known::Upgrade);
+        let websocket = to.next().is_some_and(|to| to.eq_ignore_ascii_case(b"websocket"));
+        if self.request.websocket && websocket && to.next().is_none() {
+            return Ok(());
+        }
+        Err(Refusal::UpstreamMalformed("it changes to a protocol nobody asked for".to_owned()))
+    }
+
+    /// Passes on a 101.
     async fn upgrade<C: AsyncRead + AsyncWrite + Unpin>(
         &self,
         turn: &mut Turn<'_, C>,
         response: &ResponseHead,
         patience: &mut Patience,
     ) -> Result<(), Refusal> {
-        let mut to = response.fields.of(Known::Upgrade);
-        let websocket = to.next().is_some_and(|to| to.eq_ignore_ascii_case(b"websocket"));
-        if !(self.request.websocket && websocket && to.next().is_none()) {
-            let why = "it changes to a protocol nobody asked for".to_owned();
-            return Err(Refusal::UpstreamMalformed(why));
-        }
         forward::response(response, false, Afterwards::Upgraded, &mut turn.down.out);
         turn.meter.received(turn.down.out.len())?;
         let poll = |turn: &mut Turn<'_, C>, cx: &mut Context<'_>| turn.poll_interim(cx);

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::exchange::{destination, note};
 use crate::dial::UpstreamFacts;
 use crate::gateway::Gateway;
+use crate::metrics::Metrics;
 use crate::refuse::{Refusal, Reply};
 
 /// One connection that has begun and must end.
@@ -19,6 +20,7 @@ pub(crate) struct ConnectionRecord {
     entry: Option<Entry<audit::Connection>>,
     tally: Arc<Tally>,
     refused: Option<Outcome>,
+    metrics: Arc<Metrics>,
 }
 
 /// What the requests of one connection add up to.
@@ -51,7 +53,8 @@ impl ConnectionRecord {
     /// Begins a record, or says why nothing may be relayed.
     pub(crate) fn begin(gateway: &Gateway, client: Client) -> Result<Self, Unavailable> {
         let entry = gateway.log.begin(audit::Connection { client, ..Default::default() })?;
-        Ok(Self { entry: Some(entry), tally: Arc::default(), refused: None })
+        let metrics = Arc::clone(&gateway.metrics);
+        Ok(Self { entry: Some(entry), tally: Arc::default(), refused: None, metrics })
     }
 
     pub(crate) fn id(&self) -> Uuid {
@@ -95,6 +98,7 @@ impl ConnectionRecord {
 
     pub(crate) fn dialled(&mut self, facts: &UpstreamFacts) {
         let Some(entry) = &mut self.entry else { return };
+        self.metrics.dialled(facts);
         entry.destination.dialled(facts.address);
         entry.timing.resolve = Some(facts.resolve.into());
         entry.timing.connect = Some(facts.connect.into());
@@ -133,6 +137,9 @@ impl ConnectionRecord {
         entry.traffic = self.tally.traffic();
         if !matches!(entry.handling, Some(Handling::Passthrough | Handling::Tcp)) {
             entry.requests = Some(self.tally.requests.load(Ordering::Relaxed));
+        }
+        if let Some(way) = entry.client.way_in {
+            self.metrics.connection(way, outcome);
         }
         entry.close(outcome);
     }

@@ -103,6 +103,7 @@ impl Exchange {
     /// An upstream connection was made or reused for it.
     pub(crate) fn dialled(&mut self, facts: &UpstreamFacts) {
         let Some(entry) = &mut self.entry else { return };
+        self.meter.gateway().metrics.dialled(facts);
         entry.destination.dialled(facts.address);
         if !facts.reused {
             entry.timing.resolve = Some(facts.resolve.into());

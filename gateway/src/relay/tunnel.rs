@@ -58,7 +58,8 @@ where
     }
 
     /// Relays until both sides are done, or the tunnel may not go on. `allowed`
-    /// is asked again whenever the policy changes.
+    /// is asked again whenever the policy changes. A gateway that drains lets it
+    /// finish, as everything that is at work.
     pub(crate) async fn relay(
         mut self,
         patience: &mut Patience,
@@ -71,7 +72,6 @@ where
                 First::It(done) => return done,
                 First::Idle(limit) => return Err(Refusal::Idle { limit }),
                 First::Total(limit) => return Err(Refusal::CapReached { limit }),
-                First::Signal if patience.signals().draining() => return Err(Refusal::Draining),
                 First::Signal => allowed()?,
             }
         }

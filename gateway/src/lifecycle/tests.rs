@@ -1,0 +1,8 @@
+//! Connections from a client's socket to an upstream's, with the gateway between
+//! them, over loopback.
+
+mod bounded;
+mod inside;
+mod relayed;
+mod ways;
+mod world;
