@@ -15,7 +15,7 @@ use crate::shown::Shown;
 #[command(after_help = "Examples:
   sluice audit search --verdict deny --since 1d
   sluice audit search --host '*.github.com' --method POST -o jsonl
-  sluice audit search '\"sluice.secrets\":[\"GITHUB_TOKEN\"'
+  sluice audit search GITHUB_TOKEN --kind request
 
 Exit codes: 0 searched, 1 a log is missing or some line could not be read.")]
 pub(super) struct Search {

@@ -127,6 +127,9 @@ impl Tailing {
 
     /// Prints what came since the last time.
     fn news(&mut self, listing: &mut Listing, console: &mut Console) -> Result<(), Failure> {
+        // Asked before reading on: what is written and sealed in between is still
+        // read, this time or the next.
+        let ended: Vec<bool> = self.logs.iter().map(|(folder, _)| is_sealed(folder)).collect();
         for (_, follow) in &mut self.logs {
             while let Some(seen) = follow.poll() {
                 match seen {
@@ -139,7 +142,8 @@ impl Tailing {
             }
         }
         // Nothing more can come: its files need not stay open.
-        self.logs.retain(|(folder, _)| !is_sealed(folder));
+        let mut ended = ended.into_iter();
+        self.logs.retain(|_| !ended.next().unwrap_or(false));
         Ok(())
     }
 }
