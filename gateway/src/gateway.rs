@@ -115,11 +115,6 @@ struct Signal {
 pub(crate) struct Signals(watch::Receiver<Signal>);
 
 impl Signals {
-    /// Which policy is in force.
-    pub(crate) fn generation(&self) -> u64 {
-        self.0.borrow().generation
-    }
-
     pub(crate) fn draining(&self) -> bool {
         self.0.borrow().draining
     }

@@ -86,10 +86,6 @@ impl Fields {
         Ok(())
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.fields.is_empty()
-    }
-
     /// Every field: what it is to us, its name as written, its value.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Known, &[u8], &[u8])> {
         self.fields.iter().map(|field| (field.known, self.text(field.name), self.text(field.value)))

@@ -16,8 +16,8 @@ pub(crate) struct Reply {
     /// Stable and documented: agents branch on it.
     pub(crate) code: &'static str,
     pub(crate) rule: Option<Name>,
-    pub(crate) detail: String,
-    pub(crate) hint: Option<String>,
+    pub(crate) detail: Box<str>,
+    pub(crate) hint: Option<Box<str>>,
     pub(crate) request_id: Uuid,
     /// Seconds after which trying again may help.
     pub(crate) retry_after: Option<u64>,
@@ -58,8 +58,8 @@ impl Reply {
             status: refusal.status(),
             code: refusal.code(),
             rule: refusal.rule().cloned(),
-            detail: refusal.detail(),
-            hint: refusal.hint(),
+            detail: refusal.detail().into(),
+            hint: refusal.hint().map(String::into_boxed_str),
             request_id,
             retry_after,
         }

@@ -105,6 +105,7 @@ impl World {
     }
 
     /// The same, with the task that serves it.
+    #[expect(clippy::disallowed_methods, reason = "the client's side, not the gateway's")]
     pub(super) async fn connect_task(&self, way: Way) -> (TcpStream, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
