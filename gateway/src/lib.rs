@@ -20,6 +20,7 @@ mod metrics;
 mod opening;
 mod phase;
 mod policy_file;
+mod read_ahead;
 mod record;
 mod refuse;
 mod relay;

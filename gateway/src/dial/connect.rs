@@ -61,3 +61,37 @@ const PATIENCE: Duration = Duration::from_millis(250);
 const QUIET: Duration = Duration::from_secs(60);
 const PROBE: Duration = Duration::from_secs(30);
 const PROBES: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dial::Pin;
+    use tokio::net::TcpListener;
+
+    fn dialable(at: SocketAddr) -> Dialable {
+        Dialable::pinned(Pin::new(at.ip(), None).unwrap(), at.port())
+    }
+
+    async fn closed_port() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        listener.local_addr().unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_next_address_is_tried_when_one_fails() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let open = dialable(listener.local_addr().unwrap());
+        let closed = dialable(closed_port().await);
+        let (stream, at) = first_of(&[closed, closed, open, closed]).await.unwrap();
+        assert_eq!((stream.peer_addr().unwrap(), at), (open.get(), open));
+        assert!(stream.nodelay().unwrap());
+        assert!(SockRef::from(&stream).keepalive().unwrap());
+    }
+
+    #[tokio::test]
+    async fn when_all_fail_the_error_is_theirs() {
+        let closed = [dialable(closed_port().await), dialable(closed_port().await)];
+        let err = first_of(&closed).await.unwrap_err();
+        assert_eq!(err.kind(), io::ErrorKind::ConnectionRefused);
+    }
+}

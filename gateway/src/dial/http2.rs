@@ -17,14 +17,13 @@ use h2::{Ping, PingPong, SendStream};
 use http::Request;
 use parking_lot::Mutex;
 use policies::{Destination, Reach};
-use tokio::net::TcpStream;
 use tokio::time::{self, Instant};
-use tokio_rustls::client::TlsStream;
 
 use super::facts::UpstreamFacts;
 use super::route::Dialable;
 use super::settings::PoolSizes;
 use super::speaks::Speaks;
+use super::stream::Tls;
 
 /// A place on a shared connection, for one request. Dropping it gives the place
 /// back; it does not end the request's stream.
@@ -211,7 +210,7 @@ impl Busy {
 
 /// A connected upstream that negotiated h2.
 pub(super) struct Negotiated {
-    pub(super) stream: TlsStream<TcpStream>,
+    pub(super) stream: Tls,
     pub(super) at: Dialable,
     pub(super) facts: UpstreamFacts,
 }
@@ -242,7 +241,7 @@ pub(super) async fn start(
 
 /// Keeps a connection going until its end, and then takes it off the list.
 async fn drive(
-    connection: Connection<TlsStream<TcpStream>, Bytes>,
+    connection: Connection<Tls, Bytes>,
     care: impl Future<Output = ()>,
     shared: Weak<Shared>,
     to: Destination,

@@ -8,11 +8,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use crate::read_ahead::ReadAhead;
+
+/// A verified connection.
+pub(super) type Tls = TlsStream<ReadAhead<TcpStream>>;
+
 /// A connected and, where it is TLS, verified upstream.
 #[derive(Debug)]
 pub(crate) enum UpstreamStream {
     Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<Tls>),
 }
 
 impl UpstreamStream {

@@ -3,6 +3,7 @@
 mod addresses;
 mod http2;
 mod kept;
+mod lookups;
 mod proxied;
 mod trust;
 

@@ -13,22 +13,23 @@ use rustls::pki_types::ServerName;
 use rustls::{CertificateError, ClientConfig, HandshakeKind, ProtocolVersion};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
 use super::error::DialError;
 use super::facts::TlsFacts;
+use super::stream::Tls;
+use crate::read_ahead::ReadAhead;
 
 /// Speaks TLS on a connected stream, and believes only `to`.
 pub(super) async fn handshake(
     config: &Arc<ClientConfig>,
     to: &Destination,
     stream: TcpStream,
-) -> Result<(TlsStream<TcpStream>, Arc<TlsFacts>), DialError> {
+) -> Result<(Tls, Arc<TlsFacts>), DialError> {
     let name = server_name(to).map_err(|source| DialError::Handshake {
         to: to.clone(),
         source: io::Error::other(source),
     })?;
-    match TlsConnector::from(Arc::clone(config)).connect(name, stream).await {
+    match TlsConnector::from(Arc::clone(config)).connect(name, ReadAhead::new(stream)).await {
         Ok(stream) => {
             let facts = Arc::new(facts(&stream));
             Ok((stream, facts))
@@ -49,7 +50,7 @@ fn server_name(
     }
 }
 
-fn facts(stream: &TlsStream<TcpStream>) -> TlsFacts {
+fn facts(stream: &Tls) -> TlsFacts {
     let (_, session) = stream.get_ref();
     let certificate = session
         .peer_certificates()

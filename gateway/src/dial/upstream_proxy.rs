@@ -14,7 +14,7 @@ use std::io;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use policies::Destination;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::resolve::ResolveError;
@@ -63,7 +63,7 @@ fn request(credentials: Option<&Credentials>, to: &Destination) -> String {
 ///
 /// Byte by byte, because the bytes after the head are the upstream's. It is
 /// short, and read once per connection.
-async fn read_status(stream: &mut TcpStream) -> Result<u16, ProxyError> {
+async fn read_status(stream: &mut (impl AsyncRead + Unpin)) -> Result<u16, ProxyError> {
     let mut head = Vec::with_capacity(256);
     while !head.ends_with(b"\r\n\r\n") {
         if head.len() == LONGEST_HEAD {
@@ -81,3 +81,27 @@ async fn read_status(stream: &mut TcpStream) -> Result<u16, ProxyError> {
 
 const LONGEST_HEAD: usize = 16 * 1024;
 const MOST_HEADERS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever a proxy answers, it is read to the end of its head at most,
+        /// and only a status counts as one.
+        #[test]
+        fn an_answer_is_a_status_or_an_error_and_never_a_panic(
+            answer in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let read = runtime.block_on(async {
+                read_status(&mut answer.as_slice()).await
+            });
+            if let Ok(status) = read {
+                prop_assert!(answer.starts_with(b"HTTP/1."));
+                prop_assert!((100..1000).contains(&status));
+            }
+        }
+    }
+}

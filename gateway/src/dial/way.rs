@@ -11,11 +11,11 @@ use certs::Alpn;
 use policies::{Destination, Host, HostName, Reach};
 use tokio::net::TcpStream;
 use tokio::time::{self, Instant};
-use tokio_rustls::client::TlsStream;
 
 use super::resolve::{self, ResolveError};
 use super::route::{self, Dialable};
 use super::settings::UpstreamProxy;
+use super::stream::Tls;
 use super::upstream_proxy::{self, ProxyError};
 use super::{DialError, Dialer, UpstreamFacts, connect, tls};
 
@@ -28,7 +28,7 @@ pub(super) struct Opened {
 
 /// Connected, and the other end has proven its name.
 pub(super) struct Secured {
-    pub(super) stream: TlsStream<TcpStream>,
+    pub(super) stream: Tls,
     pub(super) at: Dialable,
     pub(super) facts: UpstreamFacts,
 }

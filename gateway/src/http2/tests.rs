@@ -3,6 +3,7 @@
 //! The client's end of the wire is in memory, the upstream's is TLS on loopback.
 
 mod ends;
+mod hostile;
 mod refused;
 mod relayed;
 mod world;

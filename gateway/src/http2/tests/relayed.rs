@@ -1,5 +1,7 @@
 //! What goes out, and comes back.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use bytes::Bytes;
 use h2::RecvStream;
 use h2::ext::Protocol;
@@ -163,11 +165,15 @@ async fn large_bodies_arrive_whole_both_ways() {
     assert!(events[0]["sluice.bytes.received"].as_u64().unwrap() >= SIZE as u64);
 }
 
-/// Says how much it could send before it was stopped.
+/// Sends until it is stopped, and says how much that was.
 async fn flood((_, mut respond): Asked) {
     let mut send = respond.send_response(Response::new(()), false).unwrap();
-    while send_all(&mut send, Bytes::from_static(&[0; 16384])).await.is_ok() {}
+    while send_all(&mut send, Bytes::from_static(&[0; 16384])).await.is_ok() {
+        FLOODED.fetch_add(16384, Ordering::SeqCst);
+    }
 }
+
+static FLOODED: AtomicUsize = AtomicUsize::new(0);
 
 #[tokio::test]
 async fn a_stream_that_is_not_read_does_not_stop_the_others() {
@@ -188,6 +194,10 @@ async fn a_stream_that_is_not_read_does_not_stop_the_others() {
         let mut response = response.await.unwrap();
         assert_eq!(read_all(response.body_mut()).await.unwrap(), format!("{n}").as_bytes());
     }
+    // Eight streams that nobody reads: the upstream was stopped by our window for
+    // all of them together, and by what its own side and ours have buffered.
+    let flooded = FLOODED.load(Ordering::SeqCst);
+    assert!(flooded < 24 << 20, "{flooded} bytes were taken from the upstream");
     drop(unread);
 }
 

@@ -9,6 +9,7 @@ use h2::server::SendResponse;
 use h2::{RecvStream, SendStream};
 use http::{Request, Response};
 use policies::{Destination, Scheme};
+use tokio::io::DuplexStream;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::server::TlsStream;
@@ -103,6 +104,19 @@ impl World {
 }
 
 async fn connect(gateway: &Arc<Gateway>) -> (SendRequest<Bytes>, Wire) {
+    let (theirs, serving) = plug_in(gateway);
+    // So that streams which are not read stall by themselves.
+    let mut builder = h2::client::Builder::new();
+    builder.initial_window_size(65_535).initial_connection_window_size(16 << 20);
+    let (client, connection) = builder.handshake(theirs).await.unwrap();
+    let connection = tokio::spawn(async move {
+        connection.await.ok();
+    });
+    (client, Wire { client: connection, serving })
+}
+
+/// A connection to `allowed.test` on which nothing was said yet.
+pub(super) fn plug_in(gateway: &Arc<Gateway>) -> (DuplexStream, JoinHandle<Result<(), Refusal>>) {
     let to = Destination::parse("allowed.test:443").unwrap();
     let permit = admit(gateway, &to).unwrap().permit;
     let record = ConnectionRecord::begin(gateway, audit::Client::default()).unwrap();
@@ -113,14 +127,7 @@ async fn connect(gateway: &Arc<Gateway>) -> (SendRequest<Bytes>, Wire) {
         record.close(audit::Outcome::Relayed);
         ended
     });
-    // So that streams which are not read stall by themselves.
-    let mut builder = h2::client::Builder::new();
-    builder.initial_window_size(65_535).initial_connection_window_size(16 << 20);
-    let (client, connection) = builder.handshake(theirs).await.unwrap();
-    let connection = tokio::spawn(async move {
-        connection.await.ok();
-    });
-    (client, Wire { client: connection, serving })
+    (theirs, serving)
 }
 
 async fn answer_each<F>(stream: TlsStream<TcpStream>, upstream: fn(Asked) -> F)
