@@ -44,6 +44,7 @@ impl Options {
 ///
 /// | policy | the process is killed | the machine loses power |
 /// |---|---|---|
+/// | `Awaited` | keeps every line that was waited for, and every other up to a few milliseconds ago | keeps every line that was waited for, and every other up to the duration ago |
 /// | `EachBatch` | keeps every line that was waited for, and every other up to the last batch | the same |
 /// | `Interval` | the same | may lose what was written since the last sync, waited for or not |
 /// | `Never` | the same | may lose what the kernel had not written back yet, usually 30 s |
@@ -53,6 +54,8 @@ impl Options {
 /// why an entry that must not be lost is `opened` first.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Sync {
+    /// What somebody waits for is synced at once, the rest within a duration.
+    Awaited(Duration),
     #[default]
     EachBatch,
     Interval(Duration),

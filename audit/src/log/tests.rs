@@ -392,6 +392,28 @@ async fn each_policy_syncs_as_it_says() {
     assert_eq!(count(Sync::Never, 5).await, (0, 1), "once, at the end");
     assert_eq!(count(Sync::Interval(Duration::from_secs(3600)), 5).await, (0, 1));
     assert_eq!(count(Sync::Interval(Duration::ZERO), 5).await, (5, 0));
+    let hour = Duration::from_secs(3600);
+    assert_eq!(count(Sync::Awaited(hour), 5).await, (5, 0), "each was waited for");
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_is_synced_with_what_somebody_does() {
+    let dir = private_dir();
+    let disk = Disk::with_room_for(u64::MAX);
+    let synced = Arc::clone(&disk.synced);
+    let sync = Sync::Awaited(Duration::from_secs(3600));
+    let options = Options { sync, ..Options::new("run-1") };
+    let (log, _) = Log::open_through(dir.path(), options, disk.wrap()).unwrap();
+    let before = synced.load(Ordering::Relaxed);
+    for _ in 0..100 {
+        log.record(Operator::default()).unwrap();
+    }
+    while log.health().written < 100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(synced.load(Ordering::Relaxed), before, "nobody waited, and the hour is not over");
+    log.record_safely(Operator::default()).await.unwrap();
+    assert_eq!(synced.load(Ordering::Relaxed), before + 1);
 }
 
 #[tokio::test]

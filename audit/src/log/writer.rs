@@ -13,7 +13,8 @@ use std::io;
 use std::mem;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
@@ -34,6 +35,9 @@ use crate::time::Time;
 /// A batch is written once it has this many lines or bytes, even if more waits.
 const BATCH_LINES: usize = 1024;
 const BATCH_BYTES: usize = 1024 * 1024;
+
+/// How long records that nobody waits for are gathered, under [`Sync::Awaited`].
+const LINGER: Duration = Duration::from_millis(1);
 
 pub(super) struct Writer<S> {
     sink: S,
@@ -137,9 +141,12 @@ impl<S: Sink> Writer<S> {
                 // No handle and no entry is left. What they sent is written.
                 Err(RecvTimeoutError::Disconnected) => return self.sync_now(),
             }
-            while self.batch.ends.len() < BATCH_LINES && self.batch.bytes.len() < BATCH_BYTES {
-                let Ok(next) = self.inbox.try_recv() else { break };
-                self.take(next);
+            self.take_queued();
+            if matches!(self.sync, Sync::Awaited(_)) && self.nobody_waits() {
+                // A busy gateway closes a record every hundred microseconds. To be
+                // woken for each costs more than to write it.
+                thread::sleep(LINGER);
+                self.take_queued();
             }
             self.write_batch()?;
             self.sync_if_due()?;
@@ -151,6 +158,17 @@ impl<S: Sink> Writer<S> {
             // hand, so that nothing is lost if it fails.
             self.rotate_if_full()?;
         }
+    }
+
+    fn take_queued(&mut self) {
+        while self.batch.ends.len() < BATCH_LINES && self.batch.bytes.len() < BATCH_BYTES {
+            let Ok(next) = self.inbox.try_recv() else { break };
+            self.take(next);
+        }
+    }
+
+    fn nobody_waits(&self) -> bool {
+        self.batch.waiting.is_empty() && self.closing.is_empty()
     }
 
     fn next_message(&self) -> Result<Message, RecvTimeoutError> {
@@ -204,7 +222,7 @@ impl<S: Sink> Writer<S> {
         bytes.clear();
         self.batch.bytes = bytes;
         self.unsynced = true;
-        if let (Sync::Interval(every), None) = (self.sync, self.sync_due) {
+        if let (Sync::Awaited(every) | Sync::Interval(every), None) = (self.sync, self.sync_due) {
             self.sync_due = Instant::now().checked_add(every);
         }
         Ok(())
@@ -227,10 +245,13 @@ impl<S: Sink> Writer<S> {
     fn sync_if_due(&mut self) -> Result<(), Unavailable> {
         match self.sync {
             Sync::EachBatch => self.sync_now(),
-            Sync::Interval(_) if self.sync_due.is_some_and(|due| due <= Instant::now()) => {
+            Sync::Awaited(_) if !self.batch.waiting.is_empty() => self.sync_now(),
+            Sync::Awaited(_) | Sync::Interval(_)
+                if self.sync_due.is_some_and(|due| due <= Instant::now()) =>
+            {
                 self.sync_now()
             }
-            Sync::Interval(_) | Sync::Never => Ok(()),
+            Sync::Awaited(_) | Sync::Interval(_) | Sync::Never => Ok(()),
         }
     }
 
