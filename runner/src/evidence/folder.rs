@@ -19,12 +19,12 @@ use crate::workspace::tree::Directory;
 use crate::workspace::{Changes, changes};
 
 /// The names of the files.
-pub const CHANGES: &str = "changes.json";
-pub const PATCH: &str = "changes.patch";
-pub const POLICY: &str = "policy.yaml";
-pub const RUN: &str = "run.json";
-pub const TRANSCRIPT: &str = "transcript.cast";
-pub const ARTIFACTS: &str = "artifacts";
+const CHANGES: &str = "changes.json";
+const PATCH: &str = "changes.patch";
+const POLICY: &str = "policy.yaml";
+const RUN: &str = "run.json";
+const TRANSCRIPT: &str = "transcript.cast";
+const ARTIFACTS: &str = "artifacts";
 
 /// Where the gateway writes its log while it runs.
 const GATEWAY: &str = "gateway";

@@ -23,16 +23,17 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-use audit::Digest;
 use jiff::Timestamp;
 use policies::{FileGlob, RelativePath};
 use rustix::fs::FileType;
 
 use super::changes::{Before, Change, Changes, FORMAT, Kind, Nanos, Node};
 use super::highlights;
+use super::marks::Marks;
+use super::node::Reading;
 use super::path::{Bytes, TreePath};
 use super::survey::{denied, named_by};
-use super::tree::{self, Directory, Seen};
+use super::tree::{Directory, Seen};
 
 /// An overlay whose sandbox has stopped.
 #[derive(Clone, Copy, Debug)]
@@ -43,24 +44,6 @@ pub struct Overlaid<'a> {
     pub started: Timestamp,
     pub protect: &'a BTreeSet<RelativePath>,
     pub deny: &'a [FileGlob],
-}
-
-/// Where the kernel put its marks.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Marks {
-    /// `trusted.overlay.*`, which only root can read.
-    Trusted,
-    /// `user.overlay.*`: mounted with `userxattr`, as we do.
-    User,
-}
-
-impl Marks {
-    fn name(self, mark: &str) -> String {
-        match self {
-            Self::Trusted => format!("trusted.overlay.{mark}"),
-            Self::User => format!("user.overlay.{mark}"),
-        }
-    }
 }
 
 /// How much of a change is written down.
@@ -103,7 +86,7 @@ pub fn changes(overlaid: &Overlaid<'_>, limits: &ChangeLimits) -> Result<Changes
         overlaid: *overlaid,
         started: overlaid.started.into(),
         limits: *limits,
-        hashed: 0,
+        reading: Reading::new(limits.hashed),
         changes: Vec::new(),
         incomplete: Vec::new(),
     };
@@ -132,7 +115,7 @@ struct Walk<'a> {
     overlaid: Overlaid<'a>,
     started: Nanos,
     limits: ChangeLimits,
-    hashed: u64,
+    reading: Reading,
     changes: Vec<Change>,
     incomplete: Vec<String>,
 }
@@ -214,7 +197,7 @@ impl Walk<'_> {
             (Some(lower), Some(below)) => Some(self.before(lower, name, below, &seen)),
             _ => None,
         };
-        let after = self.node(upper, name, &seen, denied);
+        let after = self.reading.node(upper, name, &seen, denied);
 
         if !seen.is_directory() {
             if let (Some(lower), true) = (lower, below.is_some_and(|below| below.is_directory())) {
@@ -235,8 +218,7 @@ impl Walk<'_> {
             Err(source) => return Err(read("upper", path)(source)),
         };
         self.refuse_mark(&inside, "redirect", path)?;
-        let opaque =
-            inside.mark(&self.overlaid.marks.name("opaque")).map_err(read("upper", path))?;
+        let opaque = self.overlaid.marks.of(&inside, "opaque").map_err(read("upper", path))?;
         let below = match (lower, below) {
             (Some(lower), Some(below)) if below.is_directory() => {
                 Some(lower.child(name).map_err(read("lower", path))?)
@@ -269,7 +251,8 @@ impl Walk<'_> {
             return Ok(());
         }
         let Some(seen) = lower.look(name).map_err(read("lower", path))? else { return Ok(()) };
-        let before = Before { node: self.node(lower, name, &seen, false), stamp: (&seen).into() };
+        let before =
+            Before { node: self.reading.node(lower, name, &seen, false), stamp: (&seen).into() };
         self.record(path, Some(before), None);
         if seen.is_directory() {
             self.emptied(lower, path, name, shade)?;
@@ -331,38 +314,7 @@ impl Walk<'_> {
         // Of two files of different size the content differs; the old one need
         // not be read unless it is small.
         let differs = below.size() != above.size() && below.size() > SMALL;
-        Before { node: self.node(lower, name, below, differs), stamp: below.into() }
-    }
-
-    /// What stands under `name`. A file is hashed unless it is `sealed` to us.
-    fn node(&mut self, directory: &Directory, name: &[u8], seen: &Seen, sealed: bool) -> Node {
-        let special = |what: &str| Node::Special { what: what.to_owned() };
-        match seen.kind() {
-            FileType::Directory => Node::Directory { mode: seen.mode() },
-            FileType::RegularFile => {
-                let sha256 = if sealed { None } else { self.hash(directory, name, seen) };
-                Node::File { mode: seen.mode(), size: seen.size(), sha256 }
-            }
-            FileType::Symlink => match directory.link(name) {
-                Ok(target) => Node::Link { target: Bytes(target) },
-                Err(_) => special("unreadable link"),
-            },
-            FileType::BlockDevice => special("block device"),
-            FileType::CharacterDevice => special("character device"),
-            FileType::Fifo => special("pipe"),
-            FileType::Socket => special("socket"),
-            FileType::Unknown => special("unknown"),
-        }
-    }
-
-    fn hash(&mut self, directory: &Directory, name: &[u8], seen: &Seen) -> Option<Digest> {
-        if self.hashed.saturating_add(seen.size()) > self.limits.hashed {
-            return None;
-        }
-        self.hashed += seen.size();
-        let (file, _) = directory.file(name).ok()?;
-        let (digest, size) = Digest::of_reader(io::Read::take(file, seen.size())).ok()?;
-        (size == seen.size()).then_some(digest)
+        Before { node: self.reading.node(lower, name, below, differs), stamp: below.into() }
     }
 
     fn is_marked_whiteout(
@@ -381,8 +333,8 @@ impl Walk<'_> {
         if seen.size() > 0 || !above.marked_whiteouts {
             return Ok(false);
         }
-        let mark = tree::mark(&file, &self.overlaid.marks.name("whiteout"));
-        Ok(mark.map_err(read("upper", path))?.is_some())
+        let mark = self.overlaid.marks.of(&file, "whiteout").map_err(read("upper", path))?;
+        Ok(mark.is_some())
     }
 
     fn refuse_mark(
@@ -391,7 +343,7 @@ impl Walk<'_> {
         mark: &'static str,
         path: &TreePath,
     ) -> Result<(), ChangesError> {
-        match tree::mark(file, &self.overlaid.marks.name(mark)).map_err(read("upper", path))? {
+        match self.overlaid.marks.of(file, mark).map_err(read("upper", path))? {
             None => Ok(()),
             Some(_) => Err(ChangesError::Redirected { path: path.clone(), mark }),
         }

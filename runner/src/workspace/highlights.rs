@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::changes::{Change, Kind, Node};
+use super::changes::{Change, Node};
 use super::path::TreePath;
 
 /// Why a change deserves a second look.
@@ -94,17 +94,10 @@ pub(super) fn of(change: &Change, denied: bool) -> Vec<Highlight> {
         Some(Node::Special { .. }) => found.push(Highlight::Special),
         Some(Node::Directory { .. } | Node::Link { .. }) | None => {}
     }
-    // A directory of its own runs nothing.
-    if change.change == Kind::Mode
-        || change
-            .after
-            .as_ref()
-            .or(change.before.as_ref().map(|b| &b.node))
-            .is_some_and(Node::is_directory)
-    {
-        found.retain(|highlight| {
-            !matches!(highlight, Highlight::LockFile | Highlight::PackageScripts)
-        });
+    let node = change.after.as_ref().or(change.before.as_ref().map(|before| &before.node));
+    if node.is_some_and(Node::is_directory) {
+        // A directory of its own runs nothing; what comes in it is named itself.
+        found.retain(|highlight| matches!(highlight, Highlight::Denied | Highlight::Git));
     }
     found.sort();
     found.dedup();
@@ -145,39 +138,35 @@ fn by_name(path: &TreePath) -> Vec<Highlight> {
         || holds(".woodpecker")
         || holds(".teamcity")
         || text.starts_with(".github/actions/")
-        || CI.contains(&name)
+        || lists(CI, name)
         || name.starts_with(".gitlab-ci")
         || name.starts_with("azure-pipelines")
     {
         found.push(Highlight::Ci);
     }
-    if holds(".git")
-        || GIT.contains(&name)
-        || holds(".husky")
-        || holds(".githooks")
-        || holds("hooks")
+    if holds(".git") || lists(GIT, name) || holds(".husky") || holds(".githooks") || holds("hooks")
     {
         found.push(Highlight::Git);
     }
-    if PACKAGES.contains(&name) {
+    if lists(PACKAGES, name) {
         found.push(Highlight::PackageScripts);
     }
-    if BUILD.contains(&name)
+    if lists(BUILD, name)
         || holds("scripts")
         || text.starts_with(".cargo/")
         || name.ends_with(".mk")
     {
         found.push(Highlight::BuildScript);
     }
-    if LOCKS.contains(&name) || (name.starts_with("requirements") && name.ends_with(".txt")) {
+    if lists(LOCKS, name) || (name.starts_with("requirements") && name.ends_with(".txt")) {
         found.push(Highlight::LockFile);
     }
-    if SHELLS.contains(&name) {
+    if lists(SHELLS, name) {
         found.push(Highlight::ShellProfile);
     }
     if name == ".env"
         || name.starts_with(".env.")
-        || CREDENTIALS.contains(&name)
+        || lists(CREDENTIALS, name)
         || holds(".ssh")
         || holds(".aws")
         || holds(".gnupg")
@@ -205,7 +194,7 @@ fn by_name(path: &TreePath) -> Vec<Highlight> {
     {
         found.push(Highlight::Container);
     }
-    if AGENTS.contains(&name)
+    if lists(AGENTS, name)
         || holds(".claude")
         || holds(".cursor")
         || text == ".github/copilot-instructions.md"
@@ -217,124 +206,34 @@ fn by_name(path: &TreePath) -> Vec<Highlight> {
     found
 }
 
-const CI: &[&str] = &[
-    ".travis.yml",
-    ".drone.yml",
-    "appveyor.yml",
-    ".appveyor.yml",
-    "jenkinsfile",
-    "bitbucket-pipelines.yml",
-    "cloudbuild.yaml",
-    "buildspec.yml",
-    ".pre-commit-config.yaml",
-    ".pre-commit-hooks.yaml",
-    "lefthook.yml",
-    "dependabot.yml",
-    "renovate.json",
-    "codeowners",
-];
-const GIT: &[&str] =
-    &[".gitattributes", ".gitmodules", ".gitconfig", ".gitignore", ".lfsconfig", ".mailmap"];
-const PACKAGES: &[&str] = &[
-    "package.json",
-    ".npmrc",
-    ".yarnrc",
-    ".yarnrc.yml",
-    ".pnpmfile.cjs",
-    "setup.py",
-    "setup.cfg",
-    "pyproject.toml",
-    "conftest.py",
-    "sitecustomize.py",
-    "usercustomize.py",
-    "pip.conf",
-    "composer.json",
-    "gemfile",
-    "rakefile",
-    "pom.xml",
-    "build.gradle",
-    "build.gradle.kts",
-    "cargo.toml",
-    "go.mod",
-    "tox.ini",
-    "noxfile.py",
-    "deno.json",
-];
-const BUILD: &[&str] = &[
-    "makefile",
-    "gnumakefile",
-    "justfile",
-    "taskfile.yml",
-    "build.rs",
-    "configure",
-    "cmakelists.txt",
-    "sconstruct",
-    "meson.build",
-    "build.bazel",
-    "workspace.bazel",
-    "gradlew",
-    "mvnw",
-    "vagrantfile",
-    ".envrc",
-    ".tool-versions",
-    "rust-toolchain",
-    "rust-toolchain.toml",
-    "gulpfile.js",
-    "gruntfile.js",
-];
-const LOCKS: &[&str] = &[
-    "cargo.lock",
-    "package-lock.json",
-    "npm-shrinkwrap.json",
-    "yarn.lock",
-    "pnpm-lock.yaml",
-    "bun.lockb",
-    "bun.lock",
-    "poetry.lock",
-    "pipfile.lock",
-    "uv.lock",
-    "pdm.lock",
-    "gemfile.lock",
-    "composer.lock",
-    "go.sum",
-    "flake.lock",
-    "gradle.lockfile",
-    "deno.lock",
-];
-const SHELLS: &[&str] = &[
-    ".bashrc",
-    ".bash_profile",
-    ".bash_login",
-    ".bash_logout",
-    ".profile",
-    ".zshrc",
-    ".zshenv",
-    ".zprofile",
-    ".zlogin",
-    ".kshrc",
-    ".cshrc",
-    ".tcshrc",
-    "config.fish",
-    ".inputrc",
-    ".xprofile",
-    ".xinitrc",
-];
-const CREDENTIALS: &[&str] = &[
-    ".netrc",
-    ".pgpass",
-    ".git-credentials",
-    "credentials",
-    "credentials.json",
-    "id_rsa",
-    "id_ed25519",
-    "id_ecdsa",
-    ".pypirc",
-    ".dockercfg",
-    "authorized_keys",
-    "known_hosts",
-];
-const AGENTS: &[&str] =
-    &["agents.md", "claude.md", "gemini.md", ".cursorrules", ".mcp.json", ".windsurfrules"];
+fn lists(names: &str, name: &str) -> bool {
+    names.split_ascii_whitespace().any(|listed| listed == name)
+}
+
+const CI: &str = "\
+    .travis.yml .drone.yml appveyor.yml .appveyor.yml jenkinsfile bitbucket-pipelines.yml \
+    cloudbuild.yaml buildspec.yml .pre-commit-config.yaml .pre-commit-hooks.yaml \
+    lefthook.yml dependabot.yml renovate.json codeowners";
+const GIT: &str = ".gitattributes .gitmodules .gitconfig .gitignore .lfsconfig .mailmap";
+const PACKAGES: &str = "\
+    package.json .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs setup.py setup.cfg pyproject.toml \
+    conftest.py sitecustomize.py usercustomize.py pip.conf composer.json gemfile rakefile \
+    pom.xml build.gradle build.gradle.kts cargo.toml go.mod tox.ini noxfile.py deno.json";
+const BUILD: &str = "\
+    makefile gnumakefile justfile taskfile.yml build.rs configure cmakelists.txt sconstruct \
+    meson.build build.bazel workspace.bazel gradlew mvnw vagrantfile .envrc .tool-versions \
+    rust-toolchain rust-toolchain.toml gulpfile.js gruntfile.js";
+const LOCKS: &str = "\
+    cargo.lock package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lockb \
+    bun.lock poetry.lock pipfile.lock uv.lock pdm.lock gemfile.lock composer.lock go.sum \
+    flake.lock gradle.lockfile deno.lock";
+const SHELLS: &str = "\
+    .bashrc .bash_profile .bash_login .bash_logout .profile .zshrc .zshenv .zprofile .zlogin \
+    .kshrc .cshrc .tcshrc config.fish .inputrc .xprofile .xinitrc";
+const CREDENTIALS: &str = "\
+    .netrc .pgpass .git-credentials credentials credentials.json id_rsa id_ed25519 id_ecdsa \
+    .pypirc .dockercfg authorized_keys known_hosts";
+const AGENTS: &str = "agents.md claude.md gemini.md .cursorrules .mcp.json .windsurfrules";
 
 #[cfg(test)]
 mod tests {

@@ -22,7 +22,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use policies::{FileGlob, RelativePath, Workspace};
-use rustix::fs::{Gid, Mode, Uid};
+use rustix::fs::{FileType, Gid, Mode, Uid};
 
 use super::masks;
 use super::path::TreePath;
@@ -111,12 +111,22 @@ pub enum PrepareError {
 pub fn prepare(project: &Project<'_>, scratch: &Path) -> Result<Prepared, PrepareError> {
     let root = project.root.canonicalize().map_err(disk("find", project.root))?;
     let tree = Directory::open(&root).map_err(disk("open", &root))?;
-    let Survey { protected, masked, absent } = match project.mode {
+    let Survey { protected, mut masked, absent } = match project.mode {
         Workspace::None => Survey::default(),
         Workspace::Direct | Workspace::Overlay | Workspace::Readonly => {
             survey::survey(&tree, project.protect, project.deny, &survey::Limits::default())?
         }
     };
+
+    if project.mode != Workspace::Overlay {
+        // A mount on a link lands where the link points. What it points to is
+        // hidden under its own name, or is not in the sandbox at all.
+        let is_link = |place: &Place| {
+            let seen = tree.look_at(&place.path).ok().flatten();
+            seen.is_some_and(|seen| seen.kind() == FileType::Symlink)
+        };
+        masked.retain(|place| !is_link(place));
+    }
 
     let (empty_file, empty_directory) = (scratch.join("empty"), scratch.join("empty.d"));
     private(scratch)?;
@@ -179,16 +189,94 @@ fn private(dir: &Path) -> Result<(), PrepareError> {
 /// Nobody can read it, not even its content of nothing: a masked file should
 /// fail loudly, not look like an empty one.
 fn empty(path: &Path) -> io::Result<()> {
-    match OpenOptions::new().write(true).create_new(true).mode(0).open(path) {
+    match OpenOptions::new().write(true).create_new(true).mode(0o000).open(path) {
         Err(err) if err.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => made.map(drop),
     }
 }
 
 fn lock(dir: &Path) -> io::Result<()> {
-    fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0))
+    fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0o000))
 }
 
 fn disk(step: &'static str, path: &Path) -> impl Fn(io::Error) -> PrepareError {
     move |source| PrepareError::Disk { step, path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+
+    use expect_test::expect;
+
+    use super::*;
+
+    fn prepared(
+        home: &Path,
+        project: &str,
+        mode: Workspace,
+        owner: Option<(u32, u32)>,
+    ) -> Result<Prepared, PrepareError> {
+        let root = home.join(project);
+        fs::create_dir_all(root.join(".git")).unwrap();
+        fs::write(root.join(".env"), "SECRET=1").unwrap();
+        symlink("../elsewhere", root.join("link.env")).unwrap();
+        let deny = ["**/.env", "**/*.env"].map(|glob| FileGlob::parse(glob).unwrap());
+        let project = Project { root: &root, mode, protect: &BTreeSet::new(), deny: &deny, owner };
+        prepare(&project, &home.join("scratch"))
+    }
+
+    fn names(places: &[Place]) -> Vec<String> {
+        places.iter().map(|place| place.path.to_string()).collect()
+    }
+
+    #[test]
+    fn an_overlay_hides_everything_by_itself_and_keeps_to_its_owner() {
+        let home = tempfile::tempdir().unwrap();
+        let me = rustix::process::geteuid();
+        let owner = me.is_root().then_some((1234, 1235));
+        let ready = prepared(home.path(), "project", Workspace::Overlay, owner).unwrap();
+        let overlay = ready.overlay.as_ref().unwrap();
+        let home = home.path().canonicalize().unwrap();
+        expect!["lowerdir=H/scratch/masks:H/project,upperdir=H/scratch/upper,workdir=H/scratch/work,userxattr"]
+            .assert_eq(&overlay.options().replace(home.to_str().unwrap(), "H"));
+        assert_eq!(names(&ready.masked), [".env", "link.env"]);
+        assert_eq!(names(&ready.protected), [".git"]);
+        let upper = overlay.upper.metadata().unwrap();
+        let project = home.join("project").metadata().unwrap();
+        assert_eq!(upper.permissions().mode(), project.permissions().mode());
+        if let Some((uid, gid)) = owner {
+            assert_eq!((upper.uid(), upper.gid()), (uid, gid));
+        }
+        assert_eq!(home.join("scratch").metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn without_an_overlay_no_mount_lands_behind_a_link() {
+        let home = tempfile::tempdir().unwrap();
+        let ready = prepared(home.path(), "project", Workspace::Direct, None).unwrap();
+        assert!(ready.overlay.is_none());
+        assert_eq!(names(&ready.masked), [".env"]);
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&ready.empty_file), mode(&ready.empty_directory)), (0, 0));
+        // A second look at the same run finds the same.
+        let root = home.path().join("project");
+        let again = Project {
+            root: &root,
+            mode: Workspace::Readonly,
+            protect: &BTreeSet::new(),
+            deny: &[],
+            owner: None,
+        };
+        assert!(prepare(&again, &home.path().join("scratch")).unwrap().masked.is_empty());
+    }
+
+    #[test]
+    fn a_name_that_a_mount_would_misread_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let err = prepared(home.path(), "a:b", Workspace::Overlay, None).unwrap_err();
+        let home = home.path().canonicalize().unwrap();
+        expect!["H/a:b cannot be the workspace: a mount cannot name a path with `:`; rename the directory"]
+            .assert_eq(&err.to_string().replace(home.to_str().unwrap(), "H"));
+    }
 }

@@ -109,7 +109,7 @@ mod tests {
         fs::write(home.path().join("tree/shut/file"), "").unwrap();
         symlink("../kept", home.path().join("tree/link")).unwrap();
         symlink(home.path(), home.path().join("tree/up")).unwrap();
-        let shut = fs::Permissions::from_mode(0);
+        let shut = fs::Permissions::from_mode(0o000);
         fs::set_permissions(home.path().join("tree/shut"), shut).unwrap();
         remove_all(&Directory::open(home.path()).unwrap(), b"tree").unwrap();
         let left: Vec<_> =

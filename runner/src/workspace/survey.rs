@@ -17,9 +17,9 @@ use super::tree::{Directory, is_absent};
 
 /// How much of a project is looked at before we give up on it.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    pub entries: usize,
-    pub depth: usize,
+pub(super) struct Limits {
+    pub(super) entries: usize,
+    pub(super) depth: usize,
 }
 
 impl Default for Limits {
@@ -30,10 +30,10 @@ impl Default for Limits {
 
 /// What the walk found, sorted by path.
 #[derive(Clone, Debug, Default)]
-pub struct Survey {
-    pub protected: Vec<Place>,
-    pub masked: Vec<Place>,
-    pub absent: Vec<TreePath>,
+pub(super) struct Survey {
+    pub(super) protected: Vec<Place>,
+    pub(super) masked: Vec<Place>,
+    pub(super) absent: Vec<TreePath>,
 }
 
 /// Why a project cannot be protected.
@@ -55,7 +55,7 @@ pub enum SurveyError {
 }
 
 /// Walks `tree`.
-pub fn survey(
+pub(super) fn survey(
     tree: &Directory,
     protect: &BTreeSet<RelativePath>,
     deny: &[FileGlob],
@@ -157,7 +157,7 @@ impl Walk<'_> {
 }
 
 /// Whether `fs.deny` names this file, or a directory it is in.
-pub fn denied(deny: &[FileGlob], path: &TreePath) -> bool {
+pub(super) fn denied(deny: &[FileGlob], path: &TreePath) -> bool {
     let mut above = Some(path.clone());
     while let Some(here) = above {
         if named_by(deny, &here) {

@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use policies::{FileGlob, RelativePath, Workspace};
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use super::compare::{ChangeLimits, ChangesError, Marks, Overlaid, changes};
+use super::compare::{ChangeLimits, ChangesError, Overlaid, changes};
+use super::marks::Marks;
 use super::prepare::{Prepared, Project, prepare};
 use super::{Changes, tree::Directory};
 

@@ -133,11 +133,6 @@ impl Directory {
     pub fn link(&self, name: &[u8]) -> io::Result<Vec<u8>> {
         Ok(rustix::fs::readlinkat(&self.fd, name, Vec::new())?.into_bytes())
     }
-
-    /// An extended attribute of this directory, if it has it.
-    pub fn mark(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        mark(&self.fd, name)
-    }
 }
 
 impl AsFd for Directory {
