@@ -21,14 +21,14 @@ use parking_lot::Mutex;
 use policies::NetLimits;
 use tokio::time::Instant;
 
-pub use bounds::Bounds;
+pub(crate) use bounds::Bounds;
 pub(crate) use room::Room;
 use room::Rooms;
 use window::Window;
 
 /// The counts of one gateway, and the bounds they are held to.
 #[derive(Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     configured: Bounds,
     bounds: ArcSwap<Bounds>,
     rooms: Arc<Rooms>,
@@ -41,7 +41,7 @@ pub struct Limits {
 
 impl Limits {
     /// Nothing counted yet, held to the stricter of `configured` and `policy`.
-    pub fn new(configured: Bounds, policy: &NetLimits) -> Self {
+    pub(crate) fn new(configured: Bounds, policy: &NetLimits) -> Self {
         let bounds = configured.clone().and(policy);
         Self {
             rooms: Arc::new(Rooms::new(bounds.connections)),
@@ -54,14 +54,14 @@ impl Limits {
     }
 
     /// Holds what was counted, and what comes, to another policy's limits.
-    pub fn rebind(&self, policy: &NetLimits) {
+    pub(crate) fn rebind(&self, policy: &NetLimits) {
         let bounds = self.configured.clone().and(policy);
         self.rooms.resize(bounds.connections);
         self.bounds.store(Arc::new(bounds));
     }
 
     /// Counts one request, or says that this minute has had enough of them.
-    pub fn admit_request(&self) -> Result<(), LimitReached> {
+    pub(crate) fn admit_request(&self) -> Result<(), LimitReached> {
         self.admit_request_at(Instant::now())
     }
 
@@ -76,12 +76,12 @@ impl Limits {
     }
 
     /// Counts `bytes` that are about to leave the sandbox.
-    pub fn upload(&self, bytes: u64) -> Result<(), LimitReached> {
+    pub(crate) fn upload(&self, bytes: u64) -> Result<(), LimitReached> {
         spend(&self.uploaded, bytes, self.bounds.load().upload, Limit::Upload)
     }
 
     /// Counts `bytes` that are about to reach the sandbox.
-    pub fn download(&self, bytes: u64) -> Result<(), LimitReached> {
+    pub(crate) fn download(&self, bytes: u64) -> Result<(), LimitReached> {
         spend(&self.downloaded, bytes, self.bounds.load().download, Limit::Download)
     }
 
@@ -96,60 +96,60 @@ impl Limits {
     }
 
     /// Connections that are open now.
-    pub fn open_connections(&self) -> u32 {
-        self.rooms.taken()
+    pub(crate) fn open_connections(&self) -> u32 {
+        self.rooms.occupied()
     }
 
-    pub fn uploaded(&self) -> u64 {
+    pub(crate) fn uploaded(&self) -> u64 {
         self.uploaded.load(Ordering::Relaxed)
     }
 
-    pub fn downloaded(&self) -> u64 {
+    pub(crate) fn downloaded(&self) -> u64 {
         self.downloaded.load(Ordering::Relaxed)
     }
 
     /// All bounds at this moment, for whoever needs several that belong together.
-    pub fn bounds(&self) -> Arc<Bounds> {
+    pub(crate) fn bounds(&self) -> Arc<Bounds> {
         self.bounds.load_full()
     }
 
     /// How long one request's body may be.
-    pub fn body(&self) -> Option<u64> {
+    pub(crate) fn body(&self) -> Option<u64> {
         self.bounds.load().body
     }
 
     /// How many bytes the head of a request or response may have.
-    pub fn header_bytes(&self) -> usize {
+    pub(crate) fn header_bytes(&self) -> usize {
         self.bounds.load().header_bytes
     }
 
     /// How many headers it may have.
-    pub fn headers(&self) -> usize {
+    pub(crate) fn headers(&self) -> usize {
         self.bounds.load().headers
     }
 
     /// How long a connection may take to say where it wants to go, TLS included.
-    pub fn opening(&self) -> Duration {
+    pub(crate) fn opening(&self) -> Duration {
         self.bounds.load().opening
     }
 
     /// How long a head may take from its first byte to its last.
-    pub fn header(&self) -> Duration {
+    pub(crate) fn header(&self) -> Duration {
         self.bounds.load().header
     }
 
     /// How long nothing may move in either direction.
-    pub fn idle(&self) -> Duration {
+    pub(crate) fn idle(&self) -> Duration {
         self.bounds.load().idle
     }
 
     /// How long one request or tunnel may last in all.
-    pub fn total(&self) -> Option<Duration> {
+    pub(crate) fn total(&self) -> Option<Duration> {
         self.bounds.load().total
     }
 
     /// How long open connections may take to finish when the gateway stops.
-    pub fn drain(&self) -> Duration {
+    pub(crate) fn drain(&self) -> Duration {
         self.bounds.load().drain
     }
 }
@@ -180,14 +180,14 @@ fn spend(
 /// Something would exceed its bound, and therefore does not happen.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the limit `{limit}` of {value} is reached")]
-pub struct LimitReached {
-    pub limit: Limit,
+pub(crate) struct LimitReached {
+    pub(crate) limit: Limit,
     /// The bound.
-    pub value: u64,
+    pub(crate) value: u64,
     /// What the count would have become.
-    pub reached: u64,
+    pub(crate) reached: u64,
     /// When it is worth trying again. A budget does not come back.
-    pub retry_after: Option<Duration>,
+    pub(crate) retry_after: Option<Duration>,
 }
 
 impl From<&LimitReached> for audit::Limit {
@@ -203,14 +203,14 @@ impl From<&LimitReached> for audit::Limit {
 
 /// What is limited. The names are those of the policy language.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Limit {
+pub(crate) enum Limit {
     Download,
     RequestsPerMinute,
     Upload,
 }
 
 impl Limit {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Download => "download",
             Self::RequestsPerMinute => "requests_per_minute",

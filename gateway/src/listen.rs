@@ -24,8 +24,7 @@ use tracing::{debug, warn};
 
 use crate::gateway::Gateway;
 use crate::phase::{Phase, Phases, reached};
-pub use bind::BindError;
-pub(crate) use bind::{Bound, bind};
+pub(crate) use bind::{BindError, Bound, bind};
 pub use inherited::Inherited;
 
 /// A connection that was accepted, and all that is known of it.
@@ -87,9 +86,10 @@ pub(crate) async fn listen<F>(
         match accepted {
             Ok((way, stream, peer)) => match accepted_on(way, stream, peer) {
                 Ok(accepted) => {
+                    debug!(%peer, local = %accepted.local, ?way, "accepted");
                     gateway.metrics.accepted(way.into());
                     let served = serve(accepted, Arc::clone(&gateway));
-                    let mut phases = phases.clone();
+                    let (room, mut phases) = (room.occupied(), phases.clone());
                     tokio::spawn(async move {
                         // Dropping it writes its records, as abandoned.
                         select! {

@@ -2,15 +2,20 @@
 //!
 //! Nothing here decides anything. To follow a request, open `lifecycle.rs`.
 
+use std::env;
 use std::error::Error as _;
-use std::io;
+use std::future::pending;
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::ExitCode;
+use std::thread;
 
 use clap::{Parser, ValueEnum};
 use gateway::config::{self, Config, ConfigError};
 use gateway::{Drained, Inherited, Server, Signals, StartError, Told, check};
 use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
 use tracing::info;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
@@ -33,6 +38,10 @@ struct Args {
     /// Let pass what no rule names, and record it as `would_deny`. The policy must permit it.
     #[arg(long, env = "SLUICE_GATEWAY_OBSERVE")]
     observe: bool,
+
+    /// Stop when standard input ends: whoever holds its other end is gone.
+    #[arg(long, env = "SLUICE_GATEWAY_LIFELINE")]
+    lifeline: bool,
 
     /// Check settings and policy, print what would run, and exit.
     #[arg(long, env = "SLUICE_GATEWAY_CHECK")]
@@ -89,10 +98,11 @@ fn run(args: &Args, inherited: Inherited) -> Result<(), Failure> {
         return Ok(());
     }
     let runtime = Runtime::new().map_err(Failure::Runtime)?;
-    runtime.block_on(serve(config, inherited))
+    runtime.block_on(serve(config, inherited, args.lifeline))
 }
 
-async fn serve(config: Config, inherited: Inherited) -> Result<(), Failure> {
+async fn serve(config: Config, inherited: Inherited, lifeline: bool) -> Result<(), Failure> {
+    let mut cut_off = pin!(cut_off(lifeline));
     let mut signals = Signals::listen().map_err(Failure::Signals)?;
     let server = Server::start(config, inherited).await?;
     for listening in server.listening() {
@@ -106,6 +116,7 @@ async fn serve(config: Config, inherited: Inherited) -> Result<(), Failure> {
                 Told::Stop => break,
             },
             () = server.asked_to_drain() => break,
+            () = &mut cut_off => break,
         }
     }
     match server.drain().await {
@@ -115,10 +126,30 @@ async fn serve(config: Config, inherited: Inherited) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Done when standard input has ended, if that is a lifeline. What is written
+/// there means nothing.
+async fn cut_off(lifeline: bool) {
+    if !lifeline {
+        return pending().await;
+    }
+    let (ended, end) = oneshot::channel();
+    // Its read cannot be called back, so no thread of the runtime's waits for it.
+    thread::spawn(move || {
+        drop(io::copy(&mut io::stdin().lock(), &mut io::sink()));
+        ended.send(()).ok();
+    });
+    end.await.ok();
+}
+
 fn log_to_stderr(args: &Args) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&args.log)
         .map_err(|source| Failure::Log { written: args.log.clone(), source })?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let colours =
+        io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(colours)
+        .with_writer(io::stderr);
     match args.log_format {
         LogFormat::Json => log.json().flatten_event(true).init(),
         LogFormat::Text => log.with_target(false).init(),

@@ -23,14 +23,15 @@ const MOST_SERIES: usize = 1024;
 
 /// The counters of one gateway.
 #[derive(Debug)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     /// Series of `requests` that were asked for.
     series: AtomicUsize,
     ended: AtomicU64,
     request_seconds: Family<OutcomeLabels, Histogram, fn() -> Histogram>,
-    connections: Family<WayLabels, Counter>,
+    accepted: Family<WayLabels, Counter>,
+    connections: Family<ConnectionLabels, Counter>,
     dial_seconds: Family<StepLabels, Histogram, fn() -> Histogram>,
     upstreams: Family<UpstreamLabels, Counter>,
     questions: Family<QuestionLabels, Counter>,
@@ -66,13 +67,14 @@ struct StandingMetrics {
 }
 
 impl Metrics {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let metrics = Self {
             registry: Registry::with_prefix("sluice"),
             requests: Family::default(),
             series: AtomicUsize::new(0),
             ended: AtomicU64::new(0),
             request_seconds: Family::new_with_constructor(durations),
+            accepted: Family::default(),
             connections: Family::default(),
             dial_seconds: Family::new_with_constructor(durations),
             upstreams: Family::default(),
@@ -111,7 +113,13 @@ impl Metrics {
 
     /// One connection was accepted.
     pub(crate) fn accepted(&self, way: WayIn) {
-        self.connections.get_or_create(&WayLabels { way: WayLabel(way) }).inc();
+        self.accepted.get_or_create(&WayLabels { way: WayLabel(way) }).inc();
+    }
+
+    /// One connection ended.
+    pub(crate) fn connection(&self, way: WayIn, outcome: Outcome) {
+        let labels = ConnectionLabels { way: WayLabel(way), outcome: OutcomeLabel(outcome) };
+        self.connections.get_or_create(&labels).inc();
     }
 
     /// An upstream was reached, by a fresh connection or a kept one.
@@ -168,7 +176,8 @@ impl Metrics {
             Unit::Seconds,
             self.request_seconds.clone(),
         );
-        all.register("connections", "Connections accepted", self.connections.clone());
+        all.register("accepted", "Connections accepted", self.accepted.clone());
+        all.register("connections", "Connections that ended", self.connections.clone());
         all.register_with_unit(
             "dial_duration",
             "Steps of reaching an upstream",
@@ -234,6 +243,12 @@ struct OutcomeLabels {
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct WayLabels {
     way: WayLabel,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct ConnectionLabels {
+    way: WayLabel,
+    outcome: OutcomeLabel,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]

@@ -31,7 +31,7 @@ pub(crate) struct ReadPolicy {
 pub enum PolicyError {
     #[error("{}", said(.0))]
     Beyond(Vec<Beyond>),
-    #[error("{0}")]
+    #[error(transparent)]
     Problems(#[from] Problems),
     #[error("cannot read the policy {}", path.display())]
     Read { path: PathBuf, source: io::Error },

@@ -38,9 +38,9 @@ pub enum StartError {
     Audit(#[from] audit::OpenError),
     #[error("there is no authority to mint certificates with")]
     Authority(#[from] certs::AuthorityError),
-    #[error("{0}")]
+    #[error(transparent)]
     Bind(#[from] BindError),
-    #[error("{0}")]
+    #[error(transparent)]
     Control(#[from] SocketError),
     #[error("cannot prepare the way out")]
     Dialer(#[from] DialerError),
@@ -48,11 +48,11 @@ pub enum StartError {
     Io(#[from] io::Error),
     #[error("cannot mint certificates")]
     Mint(#[from] certs::MintError),
-    #[error("{0}")]
+    #[error(transparent)]
     Policy(#[from] PolicyError),
     #[error("what cannot be recorded does not start: {0}")]
     Unrecorded(#[from] audit::Unavailable),
-    #[error("{0}")]
+    #[error(transparent)]
     Unsafe(#[from] Unsafe),
 }
 
@@ -164,6 +164,9 @@ impl Server {
 fn open_log(config: &Config) -> Result<Log, StartError> {
     let options = Options {
         writer: Text::constant(concat!("sluice-gateway ", env!("CARGO_PKG_VERSION"))),
+        // What leaves is on disk first. What has ended can wait a moment: a sync
+        // for each answer would cost more than the answer.
+        sync: audit::Sync::Awaited(SYNC_WITHIN),
         ..Options::new(config.run.as_str())
     };
     let (log, opening) = Log::open(&config.audit, options)?;
@@ -247,6 +250,9 @@ fn listening(bound: &Bound) -> io::Result<Vec<Listening>> {
     }
     Ok(all)
 }
+
+/// How long a closing record may be written but not yet on disk.
+const SYNC_WITHIN: Duration = Duration::from_millis(50);
 
 /// For the last records to be written.
 const CLOSING: Duration = Duration::from_secs(5);

@@ -5,13 +5,12 @@
 //! the document is resolved.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use policies::yaml::Spanned;
 use policies::{Name, Span};
-use serde::de::{Deserialize, Deserializer, Error as _, IntoDeserializer as _, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
 
 use super::Listen;
 use super::authority::CaSection;
@@ -64,11 +63,11 @@ impl fmt::Display for Topology {
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ListenSection {
-    proxy: OneOrMany<Door>,
-    socks: OneOrMany<Door>,
-    http: OneOrMany<Door>,
-    https: OneOrMany<Door>,
-    dns: OneOrMany<Door>,
+    proxy: Doors,
+    socks: Doors,
+    http: Doors,
+    https: Doors,
+    dns: Doors,
 }
 
 impl ListenSection {
@@ -140,43 +139,37 @@ impl TryFrom<String> for FilePath {
     }
 }
 
-/// One value, or a list of them.
-#[derive(Clone, Debug)]
-pub(super) struct OneOrMany<T>(pub(super) Vec<T>);
+/// One place to listen, or a list of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Doors(pub(super) Vec<Door>);
 
-impl<T> Default for OneOrMany<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
+impl<'de> Deserialize<'de> for Doors {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(OneOrManyVisitor(PhantomData))
+        deserializer.deserialize_any(DoorsVisitor)
     }
 }
 
-struct OneOrManyVisitor<T>(PhantomData<T>);
+struct DoorsVisitor;
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrManyVisitor<T> {
-    type Value = OneOrMany<T>;
+impl<'de> Visitor<'de> for DoorsVisitor {
+    type Value = Doors;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("one value or a list of them")
+        f.write_str("where to listen, such as `127.0.0.1:3128` or `fd:3`, or a list of that")
     }
 
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
-        T::deserialize(text.into_deserializer()).map(|one| OneOrMany(vec![one]))
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Doors, E> {
+        Door::try_from(text.to_owned()).map(|door| Doors(vec![door])).map_err(E::custom)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Doors, A::Error> {
         let mut all = Vec::new();
-        while let Some(one) = seq.next_element()? {
-            all.push(one);
+        while let Some(door) = seq.next_element()? {
+            all.push(door);
         }
         if all.is_empty() {
             return Err(A::Error::custom("the list is empty; name at least one, or remove it"));
         }
-        Ok(OneOrMany(all))
+        Ok(Doors(all))
     }
 }

@@ -81,7 +81,7 @@ pub struct Dns {
 /// Why there are no settings.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    #[error("{0}")]
+    #[error(transparent)]
     Problems(#[from] Problems),
     #[error("cannot read {}", path.display())]
     Read { path: PathBuf, source: io::Error },

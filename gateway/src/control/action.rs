@@ -60,7 +60,7 @@ pub(crate) enum Answer {
 pub(crate) enum ActionError {
     #[error("the gateway is stopping, and takes no policy any more")]
     Draining,
-    #[error("the policy was refused, and the one before it stays: {0}")]
+    #[error("the policy was refused, and the one before it stays: {}", in_short(.0))]
     Policy(#[from] PolicyError),
     #[error("what cannot be recorded is not done: {0}")]
     Unrecorded(#[from] Unavailable),
@@ -128,7 +128,11 @@ impl Controller {
         }
     }
 
+    /// Asking twice changes nothing, so only the first is recorded.
     async fn drain(&self, by: Caller) -> Result<Answer, ActionError> {
+        if self.is_draining() {
+            return Ok(Answer::Draining);
+        }
         // A log that failed must not keep anyone from stopping the gateway.
         if let Err(err) = self.note("drain", by, None).await {
             warn!(%err, "stopping, and it cannot be recorded");
@@ -194,10 +198,13 @@ impl Controller {
         err: &PolicyError,
         by: Caller,
     ) -> Result<(), Unavailable> {
-        warn!(source, %err, "the policy was refused; the one before it stays");
+        let text = err.to_string();
+        // One line: the rest is in the answer and in the record.
+        let first = text.lines().next().unwrap_or_default();
+        warn!(source, problem = first, "the policy was refused; the one before it stays");
         let refused = PolicyRefused {
             file: Some(source.into()),
-            detail: format_args!("{err}").into(),
+            detail: text.into(),
             kept: Some(self.gateway.policy.load().hash.clone()),
         };
         self.gateway.log.record_safely(refused).await?;
@@ -321,6 +328,16 @@ impl ActionError {
             Self::Draining | Self::Unrecorded(_) => Vec::new(),
         }
     }
+}
+
+/// Without the problems themselves, which stand beside it.
+fn in_short(err: &PolicyError) -> String {
+    let count = match err {
+        PolicyError::Beyond(beyond) => beyond.len(),
+        PolicyError::Problems(problems) => problems.len(),
+        PolicyError::Read { .. } | PolicyError::TooLarge { .. } => return with_cause(err),
+    };
+    if count == 1 { "it has 1 problem".to_owned() } else { format!("it has {count} problems") }
 }
 
 fn with_cause(err: &dyn std::error::Error) -> String {

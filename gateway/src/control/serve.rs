@@ -73,7 +73,7 @@ async fn respond(
     };
     let action = match parse(&parts.method, parts.uri.path(), &body) {
         Ok(action) => action,
-        Err(response) => return response,
+        Err(NotAnAction { status, code, detail }) => return refused(status, code, detail),
     };
     match controller.handle(action, by).await {
         Ok(answer) => told(answer),
@@ -81,8 +81,16 @@ async fn respond(
     }
 }
 
+/// A request that asks for nothing we know.
+struct NotAnAction {
+    status: StatusCode,
+    code: &'static str,
+    detail: String,
+}
+
 /// The one table of what can be asked.
-fn parse(method: &Method, path: &str, body: &[u8]) -> Result<Action, Response<Full<Bytes>>> {
+fn parse(method: &Method, path: &str, body: &[u8]) -> Result<Action, NotAnAction> {
+    let not = |status, code, detail: &str| NotAnAction { status, code, detail: detail.to_owned() };
     let (wanted, action) = match path {
         "/ca.pem" => (Method::GET, Action::CaCertificate),
         "/drain" => (Method::POST, Action::Drain),
@@ -90,7 +98,7 @@ fn parse(method: &Method, path: &str, body: &[u8]) -> Result<Action, Response<Fu
         "/metrics" => (Method::GET, Action::Metrics),
         "/reload" => {
             let Ok(text) = std::str::from_utf8(body) else {
-                return Err(refused(StatusCode::BAD_REQUEST, "bad_body", "a policy is text"));
+                return Err(not(StatusCode::BAD_REQUEST, "bad_body", "a policy is text"));
             };
             let text = (!text.is_empty()).then(|| text.to_owned());
             (Method::POST, Action::Reload { text })
@@ -99,14 +107,14 @@ fn parse(method: &Method, path: &str, body: &[u8]) -> Result<Action, Response<Fu
         _ => {
             let known = "known are GET /status, POST /reload, POST /drain, GET /holds, \
                          GET /ca.pem, GET /metrics";
-            return Err(refused(StatusCode::NOT_FOUND, "no_such_action", known));
+            return Err(not(StatusCode::NOT_FOUND, "no_such_action", known));
         }
     };
     if *method == wanted {
         Ok(action)
     } else {
         let detail = format!("write {wanted} {path}");
-        Err(refused(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", detail))
+        Err(not(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", &detail))
     }
 }
 

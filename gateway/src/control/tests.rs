@@ -124,6 +124,7 @@ async fn a_drain_is_recorded_with_who_asked_and_takes_no_policy_any_more() {
     let scene = Scene::new();
     let mut phases = scene.controller.phases();
     scene.client.drain().await.expect("it answers");
+    scene.client.drain().await.expect("it answers a second time");
     reached(&mut phases, Phase::Draining).await;
     assert!(scene.client.status().await.expect("it answers").draining);
     let err = scene.client.reload(None).await.expect_err("it is stopping");

@@ -1,5 +1,7 @@
 //! The name server on real sockets.
 
+#![expect(clippy::disallowed_methods, reason = "a test is on the sandbox's side of the gateway")]
+
 use hickory_proto::op::{Message, MessageType, OpCode, Query};
 use hickory_proto::rr::{Name, RecordType};
 

@@ -14,17 +14,27 @@ use tokio::sync::Notify;
 pub(super) struct Rooms {
     all: AtomicU32,
     taken: AtomicU32,
+    /// Those of the taken that somebody has moved into.
+    occupied: AtomicU32,
     changed: Notify,
 }
 
 /// Room for one connection, until dropped.
 #[derive(Debug)]
 #[must_use = "dropping it gives the room away"]
-pub(crate) struct Room(Arc<Rooms>);
+pub(crate) struct Room {
+    rooms: Arc<Rooms>,
+    occupied: bool,
+}
 
 impl Rooms {
     pub(super) fn new(all: u32) -> Self {
-        Self { all: AtomicU32::new(all), taken: AtomicU32::new(0), changed: Notify::new() }
+        Self {
+            all: AtomicU32::new(all),
+            taken: AtomicU32::new(0),
+            occupied: AtomicU32::new(0),
+            changed: Notify::new(),
+        }
     }
 
     pub(super) fn resize(&self, all: u32) {
@@ -32,17 +42,17 @@ impl Rooms {
         self.changed.notify_waiters();
     }
 
-    pub(super) fn taken(&self) -> u32 {
-        self.taken.load(Ordering::Acquire)
+    pub(super) fn occupied(&self) -> u32 {
+        self.occupied.load(Ordering::Acquire)
     }
 
     pub(super) async fn take(rooms: &Arc<Self>) -> Room {
         rooms.until(|| rooms.try_take()).await;
-        Room(Arc::clone(rooms))
+        Room { rooms: Arc::clone(rooms), occupied: false }
     }
 
     pub(super) async fn all_free(&self) {
-        self.until(|| self.taken() == 0).await;
+        self.until(|| self.taken.load(Ordering::Acquire) == 0).await;
     }
 
     fn try_take(&self) -> bool {
@@ -64,10 +74,22 @@ impl Rooms {
     }
 }
 
+impl Room {
+    /// A connection moves in. Until then the room is held for whoever comes next.
+    pub(crate) fn occupied(mut self) -> Self {
+        self.rooms.occupied.fetch_add(1, Ordering::AcqRel);
+        self.occupied = true;
+        self
+    }
+}
+
 impl Drop for Room {
     fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::AcqRel);
-        self.0.changed.notify_waiters();
+        if self.occupied {
+            self.rooms.occupied.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.rooms.taken.fetch_sub(1, Ordering::AcqRel);
+        self.rooms.changed.notify_waiters();
     }
 }
 
@@ -119,6 +141,17 @@ mod tests {
         assert!(poll(waiting.as_mut()).is_pending());
         rooms.resize(2);
         assert!(poll(waiting.as_mut()).is_ready());
+    }
+
+    #[test]
+    fn a_room_that_is_held_for_the_next_is_not_a_connection() {
+        let rooms = Arc::new(Rooms::new(2));
+        let held = ready(Rooms::take(&rooms)).expect("two are free");
+        assert_eq!(rooms.occupied(), 0);
+        let guest = held.occupied();
+        assert_eq!(rooms.occupied(), 1);
+        drop(guest);
+        assert_eq!(rooms.occupied(), 0);
     }
 
     #[test]

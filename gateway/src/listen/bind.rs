@@ -27,7 +27,7 @@ pub(crate) struct Bound {
 pub enum BindError {
     #[error("cannot listen on {address}")]
     Bind { address: SocketAddr, source: io::Error },
-    #[error("{0}")]
+    #[error(transparent)]
     Inherited(#[from] InheritedError),
     #[error(
         "names asked at {local} ({door}) have no IPv4 address to be answered with; write `dns: {{answer: ADDRESS}}`"

@@ -24,7 +24,6 @@ pub(crate) enum Reply {
     AddressTypeUnsupported = 8,
     CommandUnsupported = 7,
     GeneralFailure = 1,
-    HostUnreachable = 4,
     NotAllowed = 2,
     Succeeded = 0,
 }

@@ -1,0 +1,338 @@
+//! The program as it is started: its words, its exit codes, its sockets.
+
+#![expect(clippy::disallowed_methods, reason = "a test is on the sandbox's side of the gateway")]
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use gateway::control::{Client, ClientError, Status};
+use tempfile::TempDir;
+
+const POLICY: &str = "version: 1\nname: program\nnet: {enabled: true, allow: [allowed.test]}\n";
+
+/// A directory with settings and a policy, as an operator has one.
+struct Place(TempDir);
+
+impl Place {
+    fn new(listen: &str, more: &str) -> Self {
+        let place = Self(tempfile::tempdir().expect("a directory can be made"));
+        let settings = format!(
+            "run: program\npolicy: p.yaml\nlisten: {listen}\ncontrol: run/c.sock\naudit: audit\n{more}"
+        );
+        place.write("gateway.yaml", &settings);
+        place.write("p.yaml", POLICY);
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).expect("a file can be written");
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice-gateway"));
+        command.env_clear().arg("--config").arg(self.path("gateway.yaml"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command().args(arguments).output().expect("the program can be started")
+    }
+
+    fn client(&self) -> Client {
+        Client::new(self.path("run/c.sock"))
+    }
+
+    /// The first status of which `holds` is true.
+    async fn until(&self, holds: impl Fn(&Status) -> bool) -> Status {
+        let asking = async {
+            loop {
+                let status = self.client().status().await.expect("it answers");
+                if holds(&status) {
+                    return status;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), asking).await.expect("it comes to that")
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.path("audit/audit.jsonl")).expect("the log is there")
+    }
+}
+
+/// A program that serves, ended with the test.
+struct Served(Child);
+
+impl Served {
+    async fn start(place: &Place, command: &mut Command) -> (Self, Status) {
+        let mut served = Self(command.spawn().expect("the program can be started"));
+        let client = place.client();
+        for _ in 0..500 {
+            match client.status().await {
+                Ok(status) => return (served, status),
+                Err(ClientError::Connect { .. }) => {}
+                Err(err) => panic!("{err}"),
+            }
+            if let Some(code) = served.0.try_wait().expect("it can be asked") {
+                panic!("it ended with {code}: {}", served.words());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("it is not ready after ten seconds");
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.0.id().to_string();
+        let status = Command::new("kill").args(["-s", name, &id]).status();
+        assert!(status.expect("kill can be started").success());
+    }
+
+    /// Waits for its end: the exit code and what it logged.
+    fn end(mut self) -> (Option<i32>, String) {
+        let words = self.words();
+        (self.0.wait().expect("it can be waited for").code(), words)
+    }
+
+    fn words(&mut self) -> String {
+        let mut words = String::new();
+        if let Some(stderr) = &mut self.0.stderr {
+            stderr.read_to_string(&mut words).expect("it is text");
+        }
+        words
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn said(output: &Output) -> (Option<i32>, String) {
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[tokio::test]
+async fn it_serves_until_told_to_stop_and_leaves_a_closed_log() {
+    let place = Place::new("{proxy: 127.0.0.1:0, dns: 127.0.0.1:0}", "");
+    let (served, status) = Served::start(&place, &mut place.command()).await;
+    let ways: Vec<&str> = status.listening.iter().map(|one| one.way.as_str()).collect();
+    assert_eq!(ways, ["proxy", "dns/udp", "dns/tcp"]);
+    assert!(status.ready);
+
+    served.signal("TERM");
+    let (code, words) = served.end();
+    assert_eq!(code, Some(0), "{words}");
+    assert!(words.contains("ready") && words.trim_end().ends_with("stopped"), "{words}");
+    assert!(!words.contains('\u{1b}'), "a file is no terminal: {words}");
+    assert!(
+        place.log().trim_end().lines().next_back().is_some_and(|line| line.contains("log_closed"))
+    );
+    assert!(!place.path("run/c.sock").exists());
+}
+
+#[tokio::test]
+async fn a_socket_planted_by_whoever_starts_it_is_served() {
+    let planted = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = planted.local_addr().expect("it is bound");
+    let place = Place::new("{proxy: fd:door}", "");
+    let mut command = place.command();
+    // Standard input is the one descriptor that can be planted without unsafe code.
+    command.stdin(Stdio::from(OwnedFd::from(planted)));
+    command.env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", "door").env("LISTEN_FDS_FIRST_FD", "0");
+    let (served, status) = Served::start(&place, &mut command).await;
+    assert_eq!(status.listening.first().map(|one| one.address.clone()), Some(address.to_string()));
+
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream
+        .write_all(b"CONNECT denied.test:443 HTTP/1.1\r\nHost: denied.test:443\r\n\r\n")
+        .expect("open");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).expect("it is text");
+    assert!(reply.starts_with("HTTP/1.1 403 ") && reply.contains("no_rule"), "{reply}");
+    place.client().drain().await.expect("it answers");
+    assert_eq!(served.end().0, Some(0));
+}
+
+#[test]
+fn a_socket_that_was_not_planted_is_no_start() {
+    let place = Place::new("{proxy: fd:7}", "");
+    let (code, words) = said(&place.run(&[]));
+    assert_eq!(code, Some(1));
+    assert!(
+        words.contains("sluice-gateway: fd:7 was not inherited; LISTEN_FDS names no sockets"),
+        "{words}"
+    );
+}
+
+#[test]
+fn something_planted_that_is_no_socket_is_no_start() {
+    let place = Place::new("{proxy: fd:0}", "");
+    let mut command = place.command();
+    command.env("LISTEN_FDS", "1").env("LISTEN_FDS_FIRST_FD", "0");
+    let (code, words) = said(&command.output().expect("the program can be started"));
+    assert_eq!(code, Some(1));
+    assert!(words.contains("fd:0 was inherited, and is not a TCP or UDP socket"), "{words}");
+}
+
+#[tokio::test]
+async fn a_drain_waits_for_who_is_inside_and_then_cuts() {
+    let place = Place::new("{socks: 127.0.0.1:0}", "limits: {drain: 300ms}\n");
+    let (served, status) = Served::start(&place, &mut place.command()).await;
+    let address = status.listening.first().map(|one| one.address.clone()).expect("it listens");
+    // Half a greeting: it waits for the rest, far longer than the drain does.
+    let mut inside = TcpStream::connect(address).expect("it listens");
+    inside.write_all(&[5]).expect("it is open");
+    place.until(|status| status.counts.open_connections == 1).await;
+
+    served.signal("TERM");
+    let (code, words) = served.end();
+    assert_eq!(code, Some(0), "{words}");
+    assert!(words.contains("the time is up; cutting what is left connections=1"), "{words}");
+    let log = place.log();
+    let connection = log.lines().find(|line| line.contains(r#""kind":"connection""#));
+    assert!(
+        connection.is_some_and(|line| line.contains(r#""sluice.outcome":"abandoned""#)),
+        "{log}"
+    );
+    assert!(log.trim_end().lines().next_back().is_some_and(|line| line.contains("log_closed")));
+}
+
+#[tokio::test]
+async fn sighup_reads_the_policy_again_and_keeps_the_old_one_on_any_problem() {
+    let place = Place::new("{proxy: 127.0.0.1:0}", "");
+    let (served, status) = Served::start(&place, &mut place.command()).await;
+    assert_eq!(status.policy.generation, 1);
+    place.write("p.yaml", "version: 1\nnet: [\n");
+    served.signal("HUP");
+    // The refusal is a line of the log; until it is there the status says nothing new.
+    let status = place.until(|_| place.log().contains("policy_refused")).await;
+    assert_eq!(status.policy.generation, 1);
+    place.write("p.yaml", &POLICY.replace("allowed.test", "other.test"));
+    served.signal("HUP");
+    place.until(|status| status.policy.generation == 2).await;
+    served.signal("INT");
+    assert_eq!(served.end().0, Some(0));
+}
+
+#[test]
+fn settings_that_are_wrong_are_the_operators_to_fix() {
+    let place = Place::new("{proxy: 3128}", "lisen: {}\n");
+    let (code, words) = said(&place.run(&[]));
+    assert_eq!(code, Some(2));
+    let shown = words.replace(&place.0.path().display().to_string(), "DIR");
+    expect_test::expect![[r#"
+        sluice-gateway: DIR/gateway.yaml:3:17: listen.proxy: expected where to listen, such as `127.0.0.1:3128` or `fd:3`, or a list of that, found the number 3128
+          3 | listen: {proxy: 3128}
+            |                 ^^^^
+        DIR/gateway.yaml:6:1: lisen: there is no field `lisen`; did you mean `listen`?
+          6 | lisen: {}
+            | ^^^^^
+    "#]].assert_eq(&shown);
+
+    let mut elsewhere = Command::new(env!("CARGO_BIN_EXE_sluice-gateway"));
+    elsewhere.env("SLUICE_GATEWAY_CONFIG", "/nonexistent/gateway.yaml");
+    let (code, words) = said(&elsewhere.output().expect("the program can be started"));
+    assert_eq!(code, Some(2));
+    assert_eq!(
+        words,
+        "sluice-gateway: cannot read /nonexistent/gateway.yaml\n  because: No such file or directory (os error 2)\n"
+    );
+}
+
+// ATTACKS G5: missing at start means no start.
+#[test]
+fn a_policy_that_is_missing_or_wrong_is_no_start() {
+    let place = Place::new("{proxy: 127.0.0.1:0}", "");
+    fs::remove_file(place.path("p.yaml")).expect("it is there");
+    let (code, words) = said(&place.run(&[]));
+    assert_eq!(code, Some(2));
+    assert!(words.contains("cannot read the policy"), "{words}");
+    assert!(words.contains("because: No such file or directory"), "{words}");
+    assert!(place.log().contains("policy_refused"));
+
+    place.write("p.yaml", "version: 1\nnet: {enabled: maybe}\n");
+    let (code, words) = said(&place.run(&["--check"]));
+    assert_eq!(code, Some(2));
+    assert!(words.contains("p.yaml:2:16: net.enabled: expected `true` or `false`"), "{words}");
+}
+
+#[test]
+fn a_directory_that_others_can_read_is_no_start() {
+    let loosen = |path: &Path| {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::create_dir_all(path).expect("it can be made");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    };
+    for (name, settings) in [("run", ""), ("audit", ""), ("ca", "ca: {directory: ca}\n")] {
+        let place = Place::new("{proxy: 127.0.0.1:0}", settings);
+        loosen(&place.path(name));
+        let (code, words) = said(&place.run(&[]));
+        assert_eq!(code, Some(1), "{name}: {words}");
+        assert!(words.contains("chmod 700") || words.contains("0700"), "{name}: {words}");
+    }
+}
+
+#[test]
+fn help_and_version_are_for_people() {
+    let place = Place::new("{proxy: 127.0.0.1:0}", "");
+    let help = place.run(&["--help"]);
+    expect_test::expect![[r#"
+        The one way out of a sandbox.
+
+        Serves until SIGTERM or SIGINT, then drains. SIGHUP reads the policy again.
+
+        Usage: sluice-gateway [OPTIONS]
+
+        Options:
+              --config <FILE>
+                  Settings file
+          
+                  [env: SLUICE_GATEWAY_CONFIG=]
+                  [default: /etc/sluice/gateway.yaml]
+
+              --observe
+                  Let pass what no rule names, and record it as `would_deny`. The policy must permit it
+          
+                  [env: SLUICE_GATEWAY_OBSERVE=]
+
+              --check
+                  Check settings and policy, print what would run, and exit
+          
+                  [env: SLUICE_GATEWAY_CHECK=]
+
+              --log <FILTER>
+                  What to log, such as `info` or `gateway=debug`
+          
+                  [env: SLUICE_GATEWAY_LOG=]
+                  [default: info]
+
+              --log-format <FORMAT>
+                  How to log
+          
+                  [env: SLUICE_GATEWAY_LOG_FORMAT=]
+                  [default: text]
+                  [possible values: json, text]
+
+          -h, --help
+                  Print help (see a summary with '-h')
+
+          -V, --version
+                  Print version
+    "#]].assert_eq(&String::from_utf8_lossy(&help.stdout));
+    let (code, words) = said(&place.run(&["--log", "gateway=loud"]));
+    assert_eq!(code, Some(2));
+    assert!(words.contains("`gateway=loud` is not a log filter"), "{words}");
+}
