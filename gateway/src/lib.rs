@@ -31,6 +31,7 @@ mod signals;
 mod terminate;
 #[cfg(test)]
 mod testing;
+mod write_batch;
 
 pub use admit::HostPermit;
 pub use authorize::RequestPermit;

@@ -24,6 +24,7 @@ use super::route::Dialable;
 use super::settings::PoolSizes;
 use super::speaks::Speaks;
 use super::stream::Tls;
+use crate::write_batch::{Batched, batched, in_turns};
 
 /// A place on a shared connection, for one request. Dropping it gives the place
 /// back; it does not end the request's stream.
@@ -223,6 +224,7 @@ pub(super) async fn start(
     negotiated: Negotiated,
 ) -> Result<Http2Upstream, h2::Error> {
     let Negotiated { stream, at, facts } = negotiated;
+    let (stream, sender) = batched(stream);
     let (send, mut connection) = Builder::new()
         .enable_push(false)
         .initial_window_size(STREAM_WINDOW)
@@ -235,13 +237,14 @@ pub(super) async fn start(
     let busy = Busy::new();
     let ping = connection.ping_pong();
     let care = care(shared, speaks, to, &busy, send.clone(), ping);
-    tokio::spawn(drive(connection, care, Arc::downgrade(shared), to.clone(), Arc::clone(&busy)));
+    let driven = drive(connection, care, Arc::downgrade(shared), to.clone(), Arc::clone(&busy));
+    tokio::spawn(in_turns(sender, driven));
     Ok(shared.with(to).add(Live { send, at, facts, busy }))
 }
 
 /// Keeps a connection going until its end, and then takes it off the list.
 async fn drive(
-    connection: Connection<Tls, Bytes>,
+    connection: Connection<Batched<Tls>, Bytes>,
     care: impl Future<Output = ()>,
     shared: Weak<Shared>,
     to: Destination,

@@ -96,6 +96,11 @@ impl TestAuthority {
         Dialer::asking(Script::new(), settings).unwrap()
     }
 
+    /// A dialer that asks `resolver` for every name.
+    pub(crate) fn dialer_asking(&self, resolver: Arc<Script>) -> Dialer {
+        Dialer::asking(resolver, self.settings()).unwrap()
+    }
+
     /// A server's side of TLS with a certificate for `name`.
     pub(crate) fn serving(&self, name: &str, alpn: &[&str]) -> Arc<ServerConfig> {
         self.serving_as(CertificateParams::new(vec![name.into()]).unwrap(), alpn)

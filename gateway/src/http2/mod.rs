@@ -33,6 +33,7 @@ use tokio::time;
 
 use crate::connection::ConnectionContext;
 use crate::refuse::Refusal;
+use crate::write_batch::{batched, in_turns};
 use head::Outgoing;
 use stream::{Afterwards, answer};
 
@@ -41,7 +42,14 @@ pub(crate) async fn serve<C>(client: C, ctx: Arc<ConnectionContext>) -> Result<(
 where
     C: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let ctx = &*ctx;
+    let (client, sender) = batched(client);
+    in_turns(sender, serve_each(client, &ctx)).await
+}
+
+async fn serve_each<C>(client: C, ctx: &ConnectionContext) -> Result<(), Refusal>
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+{
     let outgoing = Outgoing::to(&ctx.destination)?;
     let mut websockets = ctx.gateway.dialer.extended_connect(&ctx.destination);
     let mut connection = shake_hands(client, ctx, websockets).await?;
