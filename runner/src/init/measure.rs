@@ -1,0 +1,207 @@
+//! What isolation is in force, seen from inside.
+//!
+//! Nothing here trusts what was asked of an engine: it reads what the kernel
+//! says about this very process, and tries what must fail. Facts are names and
+//! text; whether they suffice is judged outside, by the backend's probe.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::fs::{StatVfsMountFlags, statvfs};
+use rustix::net::{AddressFamily, SocketType};
+use rustix::process::{Resource, getrlimit};
+
+use super::wire::Report;
+
+/// Everything measured before the command starts.
+pub fn before() -> Vec<Report> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut facts = vec![
+        fact("no_new_privs", field(&status, "NoNewPrivs")),
+        fact("seccomp", field(&status, "Seccomp")),
+        fact("cap_inheritable", field(&status, "CapInh")),
+        fact("cap_permitted", field(&status, "CapPrm")),
+        fact("cap_effective", field(&status, "CapEff")),
+        fact("cap_bounding", field(&status, "CapBnd")),
+        fact("cap_ambient", field(&status, "CapAmb")),
+        fact("uid", field(&status, "Uid")),
+        fact("gid", field(&status, "Gid")),
+        fact("groups", field(&status, "Groups")),
+        fact("root", root()),
+        fact("cgroup_namespace", cgroup_namespace()),
+        fact("interfaces", interfaces()),
+        fact("default_route", default_route()),
+        fact("ipv6", ipv6()),
+        fact("name_servers", name_servers()),
+        fact("open_files", open_files()),
+        fact("af_packet", socket(AddressFamily::PACKET)),
+        fact("af_vsock", socket(AddressFamily::VSOCK)),
+        fact("engine_socket", engine_socket()),
+        fact("kernel_settings", writable("/proc/sys/kernel/core_pattern")),
+        fact("sysrq", writable("/proc/sysrq-trigger")),
+    ];
+    facts.extend([
+        fact("memory_limit", cgroup("memory", "memory.limit_in_bytes", "memory.max")),
+        fact("pids_limit", cgroup("pids", "pids.max", "pids.max")),
+        fact("cpu_quota", cpu_quota()),
+    ]);
+    facts
+}
+
+/// What the run took, measured when the command has ended.
+pub fn after(bounded: &[String]) -> Vec<Report> {
+    let events = cgroup("pids", "pids.events", "pids.events");
+    let refused = events.split(';').find_map(|line| line.strip_prefix("max ")).unwrap_or("0");
+    vec![
+        fact("memory_peak", first(cgroup("memory", "memory.max_usage_in_bytes", "memory.peak"))),
+        fact("oom_kills", oom_kills()),
+        fact("cpu_nanoseconds", cpu_nanoseconds()),
+        fact("pids_refused", refused.to_owned()),
+        fact("full", full(bounded)),
+    ]
+}
+
+fn fact(name: &str, value: String) -> Report {
+    let value = if value.is_empty() { "unknown".to_owned() } else { value };
+    Report::Fact { name: name.to_owned(), value }
+}
+
+/// One line of `/proc/self/status`.
+fn field(status: &str, name: &str) -> String {
+    let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The root is read-only when the mount says so and a write fails.
+fn root() -> String {
+    let mounted = match statvfs("/") {
+        Ok(found) if found.f_flag.contains(StatVfsMountFlags::RDONLY) => "readonly",
+        Ok(_) => "writable",
+        Err(_) => "unknown",
+    };
+    let probe = Path::new("/.sluice-probe");
+    match fs::File::create_new(probe) {
+        Ok(_) => {
+            drop(fs::remove_file(probe));
+            "writable".to_owned()
+        }
+        Err(_) => mounted.to_owned(),
+    }
+}
+
+/// In a namespace of its own a process sees itself at the root of every tree.
+fn cgroup_namespace() -> String {
+    let seen = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let outside = seen.lines().any(|line| line.rsplit(':').next() != Some("/"));
+    if seen.is_empty() {
+        String::new()
+    } else if outside {
+        "host".into()
+    } else {
+        "private".into()
+    }
+}
+
+fn interfaces() -> String {
+    let table = fs::read_to_string("/proc/net/dev").unwrap_or_default();
+    let mut names: Vec<_> =
+        table.lines().skip(2).filter_map(|line| line.split(':').next()).map(str::trim).collect();
+    names.sort_unstable();
+    names.join(" ")
+}
+
+fn default_route() -> String {
+    let Ok(table) = fs::read_to_string("/proc/net/route") else { return String::new() };
+    let is_default = |line: &str| line.split_whitespace().nth(1) == Some("00000000");
+    if table.lines().skip(1).any(is_default) { "present".into() } else { "none".into() }
+}
+
+/// Addresses beyond loopback; with them a bridge is a way to the host.
+fn ipv6() -> String {
+    let table = fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
+    let beyond = table.lines().any(|line| line.split_whitespace().last() != Some("lo"));
+    if beyond { "present".into() } else { "none".into() }
+}
+
+fn name_servers() -> String {
+    let text = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let servers: Vec<_> =
+        text.lines().filter_map(|line| line.strip_prefix("nameserver ")).map(str::trim).collect();
+    if servers.is_empty() { "none".into() } else { servers.join(" ") }
+}
+
+fn open_files() -> String {
+    getrlimit(Resource::Nofile).maximum.map_or_else(|| "unlimited".into(), |most| most.to_string())
+}
+
+/// Whether a kind of socket can be had at all.
+fn socket(family: AddressFamily) -> String {
+    let opened = rustix::net::socket(family, SocketType::DGRAM, None)
+        .or_else(|_| rustix::net::socket(family, SocketType::STREAM, None));
+    if opened.is_ok() { "open".into() } else { "refused".into() }
+}
+
+fn engine_socket() -> String {
+    let known = ["/var/run/docker.sock", "/run/docker.sock", "/run/podman/podman.sock"];
+    match known.iter().find(|path| fs::symlink_metadata(path).is_ok()) {
+        Some(path) => (*path).to_owned(),
+        None => "none".to_owned(),
+    }
+}
+
+fn writable(path: &str) -> String {
+    match fs::OpenOptions::new().write(true).open(path) {
+        Ok(_) => "writable".to_owned(),
+        Err(_) => "closed".to_owned(),
+    }
+}
+
+/// A file of our control group, in the first or the second version of them;
+/// its lines joined by `;`.
+fn cgroup(controller: &str, first: &str, second: &str) -> String {
+    let paths =
+        [format!("/sys/fs/cgroup/{controller}/{first}"), format!("/sys/fs/cgroup/{second}")];
+    let text = paths.iter().find_map(|path| fs::read_to_string(path).ok()).unwrap_or_default();
+    text.trim_end().replace('\n', ";")
+}
+
+fn first(text: String) -> String {
+    text.split(';').next().unwrap_or_default().to_owned()
+}
+
+/// Microseconds of processor time a period, and the period.
+fn cpu_quota() -> String {
+    let quota = cgroup("cpu", "cpu.cfs_quota_us", "cpu.max");
+    if quota.contains(' ') {
+        return quota;
+    }
+    format!("{quota} {}", cgroup("cpu", "cpu.cfs_period_us", "cpu.max"))
+}
+
+fn cpu_nanoseconds() -> String {
+    if let Ok(text) = fs::read_to_string("/sys/fs/cgroup/cpuacct/cpuacct.usage") {
+        return text.trim().to_owned();
+    }
+    let stat = fs::read_to_string("/sys/fs/cgroup/cpu.stat").unwrap_or_default();
+    let usage = stat.lines().find_map(|line| line.strip_prefix("usage_usec "));
+    usage.map(|usage| format!("{usage}000")).unwrap_or_default()
+}
+
+fn oom_kills() -> String {
+    let text = cgroup("memory", "memory.oom_control", "memory.events");
+    text.split(';').find_map(|line| line.strip_prefix("oom_kill ")).unwrap_or("0").to_owned()
+}
+
+/// Those of our bounded file systems that have no room left.
+fn full(bounded: &[String]) -> String {
+    let is_full = |path: &&String| {
+        statvfs(path.as_str()).is_ok_and(|fs| {
+            fs.f_blocks > 0 && (fs.f_bavail * fs.f_frsize < A_PAGE || fs.f_favail == 0)
+        })
+    };
+    let full: Vec<_> = bounded.iter().filter(is_full).map(String::as_str).collect();
+    if full.is_empty() { "none".into() } else { full.join(" ") }
+}
+
+/// A file system with less than this left refuses the next byte.
+const A_PAGE: u64 = 4096;
