@@ -31,6 +31,17 @@ pub fn key(state: &Path) -> PathBuf {
     state.join("keys").join("seal.pem")
 }
 
+/// Where a run keeps what goes with it: sockets, settings, the trust kit. Each
+/// run makes a folder there that only its caller can enter.
+pub fn runtime(variable: Variable<'_>) -> PathBuf {
+    match absolute(variable, "XDG_RUNTIME_DIR") {
+        Some(base) => base.join("sluice"),
+        // No such directory, as for root over ssh. The path of a socket has to be
+        // short, so it is not below the state directory.
+        None => PathBuf::from(format!("/tmp/sluice-{}", rustix::process::geteuid().as_raw())),
+    }
+}
+
 /// The value of a variable that must be an absolute path.
 pub fn absolute(variable: Variable<'_>, name: &str) -> Option<PathBuf> {
     variable(name).map(PathBuf::from).filter(|path| path.is_absolute())

@@ -24,8 +24,15 @@ const LARGEST: u64 = 4 * 1024 * 1024;
 pub(super) struct Files {
     here: Option<PathBuf>,
     registries: Registries,
-    /// Where the file is that a source's name stands for.
-    opened: RefCell<BTreeMap<Arc<str>, PathBuf>>,
+    /// The files that were read, by the name people know them by.
+    opened: RefCell<BTreeMap<Arc<str>, Opened>>,
+}
+
+/// A file of a policy, as it was when it was read.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    pub(crate) path: PathBuf,
+    pub(crate) text: Arc<str>,
 }
 
 /// Why a file is no source.
@@ -60,11 +67,20 @@ impl Files {
             return Err(Unreadable::Unfit("it is larger than 4 MiB"));
         }
         let name: Arc<str> = self.name(&path).into();
-        self.opened.borrow_mut().insert(Arc::clone(&name), path);
         match String::from_utf8(bytes) {
-            Ok(text) => Ok(Source::new(name, text)),
+            Ok(text) => {
+                let text: Arc<str> = text.into();
+                let opened = Opened { path, text: Arc::clone(&text) };
+                self.opened.borrow_mut().insert(Arc::clone(&name), opened);
+                Ok(Source::new(name, text))
+            }
             Err(err) => Err(Unreadable::NotText(Box::new(not_text(name, err.as_bytes())))),
         }
+    }
+
+    /// Every file that was read.
+    pub(super) fn into_opened(self) -> BTreeMap<Arc<str>, Opened> {
+        self.opened.into_inner()
     }
 
     fn name(&self, path: &Path) -> String {
@@ -79,7 +95,7 @@ impl Sources for Files {
             return Err(format!("`{written}` is absolute; write it relative to this file"));
         }
         let opened = self.opened.borrow();
-        let beside = opened.get(&from.name).and_then(|path| path.parent());
+        let beside = opened.get(&from.name).and_then(|file| file.path.parent());
         let Some(path) = beside.map(|dir| dir.join(written)) else {
             return Err(format!("`{written}` is a file, and a preset cannot extend files"));
         };

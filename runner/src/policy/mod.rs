@@ -5,11 +5,11 @@
 
 mod check;
 mod explain;
-mod files;
+pub(crate) mod files;
 mod init;
 mod lint;
 mod presets;
-mod read;
+pub(crate) mod read;
 mod registries;
 mod schema;
 mod test;

@@ -4,25 +4,35 @@
 //! it may mean asking them. So a policy is read without it first; only when a
 //! rule misses its registry is it looked up, and the policy read again.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use policies::{Policy, Problems, Registries};
 
 use super::FILE;
-use super::files::{Files, Unreadable};
+use super::files::{Files, Opened, Unreadable};
 use super::registries::{Machine, npm, pip};
 use crate::exit::Failure;
 use crate::place;
 
 /// Reads the policy at `path` and what it extends, on this machine.
 pub(super) fn read(path: &Path) -> Result<Policy, Failure> {
+    read_with_files(path).map(|(policy, _)| policy)
+}
+
+/// The same, with the files that it is made of, by the names it knows them by.
+pub(crate) fn read_with_files(path: &Path) -> Result<(Policy, FilesRead), Failure> {
     read_on(path, &Machine::this(&place::environment, projects(path)))
 }
 
-fn read_on(path: &Path, machine: &Machine<'_>) -> Result<Policy, Failure> {
-    let first = read_with(path, Registries::default())?;
+/// Files as they were when they were read.
+pub(crate) type FilesRead = BTreeMap<Arc<str>, Opened>;
+
+fn read_on(path: &Path, machine: &Machine<'_>) -> Result<(Policy, FilesRead), Failure> {
+    let (first, files) = read_with(path, Registries::default())?;
     let mut known = Registries::default();
     if misses_registry(&first, "pip") {
         known.pip = pip::registries(machine);
@@ -31,17 +41,24 @@ fn read_on(path: &Path, machine: &Machine<'_>) -> Result<Policy, Failure> {
         known.npm = npm::registries(machine);
     }
     if known.pip.is_empty() && known.npm.is_empty() {
-        return Ok(first?);
+        return Ok((first?, files));
     }
-    Ok(read_with(path, known)??)
+    let (second, files) = read_with(path, known)?;
+    Ok((second?, files))
 }
 
 /// The outer failure is the disk's, the inner one the policy's.
-fn read_with(path: &Path, known: Registries) -> Result<Result<Policy, Problems>, Failure> {
+fn read_with(
+    path: &Path,
+    known: Registries,
+) -> Result<(Result<Policy, Problems>, FilesRead), Failure> {
     let files = Files::new(known);
     match files.open(path) {
-        Ok(source) => Ok(policies::read(&source, &files)),
-        Err(Unreadable::NotText(problem)) => Ok(Err((*problem).into())),
+        Ok(source) => {
+            let policy = policies::read(&source, &files);
+            Ok((policy, files.into_opened()))
+        }
+        Err(Unreadable::NotText(problem)) => Ok((Err((*problem).into()), FilesRead::new())),
         Err(Unreadable::Unfit(why)) => Err(anyhow!("cannot read {}: {why}", path.display()).into()),
         Err(Unreadable::Disk(err)) if is_not_written_yet(path, &err) => {
             Err(anyhow!("there is no {FILE} here; `sluice policy init` writes one").into())
@@ -111,7 +128,7 @@ mod tests {
             projects: Vec::new(),
             tools: Box::new(&tools),
         };
-        let policy = read_on(&file, &machine).unwrap();
+        let (policy, _) = read_on(&file, &machine).unwrap();
         let decision = policy.decide(&Asked::new("GET", url).unwrap().question()).to_string();
         (decision, tools.0.get())
     }

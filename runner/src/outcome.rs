@@ -1,0 +1,259 @@
+//! How a run ended, as a type.
+//!
+//! An exit code alone lies: 137 is a memory limit, a deadline or a command that
+//! killed itself. [`judge`] puts together what the sandbox's first process saw,
+//! what the engine says and what the runner did, and names the reason.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::init::wire::End;
+
+/// Why the command is no longer running.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Outcome {
+    /// Somebody stopped it.
+    Cancelled { signal: u8 },
+    /// Policy refused requests and the caller asked to fail on that.
+    Denied { requests: u64 },
+    /// It failed with a place full that it may write to.
+    Disk { full: String, code: u8 },
+    /// By itself.
+    Exited { code: u8 },
+    /// We do not know: the sandbox vanished without a word.
+    Lost { why: String },
+    /// It took more memory than it may have.
+    Oom,
+    /// It printed more than it may.
+    Output { limit: u64 },
+    /// It failed, and was refused processes before that.
+    Pids { refused: u64, code: u8 },
+    /// It took more time than it may have.
+    Timeout,
+}
+
+/// What the run took.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct Usage {
+    pub memory_peak: Option<u64>,
+    pub cpu_nanoseconds: Option<u64>,
+    /// Most processes seen at once.
+    pub pids_peak: Option<u64>,
+    pub pids_refused: u64,
+    /// Processes the kernel killed for want of memory; the command may have
+    /// survived it.
+    pub oom_kills: u64,
+    /// Bytes printed.
+    pub output: u64,
+    #[serde(rename = "wall_seconds", serialize_with = "seconds")]
+    pub wall: Duration,
+}
+
+/// Everything known about an end.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// From inside, unless it vanished.
+    pub end: Option<End>,
+    /// What the engine says the sandbox's exit code was.
+    pub code: Option<i64>,
+    /// The engine says that memory ran out at some time.
+    pub oom_killed: bool,
+    /// Places that were full at the end.
+    pub full: Option<String>,
+    /// What we did to it.
+    pub stopped: Option<Stopped>,
+    pub usage: Usage,
+}
+
+/// Why the runner itself ended a command.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Stopped {
+    Cancelled {
+        signal: u8,
+    },
+    Output {
+        limit: u64,
+    },
+    /// The deadline passed and the sandbox did not keep it by itself.
+    Overdue,
+}
+
+/// Names the reason.
+pub fn judge(seen: &Seen) -> Outcome {
+    match seen.stopped {
+        Some(Stopped::Output { limit }) => return Outcome::Output { limit },
+        Some(Stopped::Overdue) => return Outcome::Timeout,
+        Some(Stopped::Cancelled { .. }) | None => {}
+    }
+    let code = match &seen.end {
+        Some(End::Deadline) => return Outcome::Timeout,
+        Some(End::Exited(code) | End::Unstartable { code, .. }) => *code,
+        Some(End::Signaled(number)) => 128_u8.saturating_add(*number),
+        None => match (seen.code, seen.stopped) {
+            (_, Some(Stopped::Cancelled { signal })) => return Outcome::Cancelled { signal },
+            (Some(KILLED), None) if seen.oom_killed => return Outcome::Oom,
+            (code, _) => return Outcome::Lost { why: lost(code) },
+        },
+    };
+    let killed = i64::from(code) == KILLED;
+    // A child that the kernel killed does not make a run that went on fail.
+    if killed && (seen.oom_killed || seen.usage.oom_kills > 0) {
+        return Outcome::Oom;
+    }
+    if let Some(Stopped::Cancelled { signal }) = seen.stopped {
+        return Outcome::Cancelled { signal };
+    }
+    if code != 0 && seen.usage.pids_refused > 0 {
+        return Outcome::Pids { refused: seen.usage.pids_refused, code };
+    }
+    if seen.end == Some(End::Signaled(FILE_TOO_LARGE)) && seen.full.is_none() {
+        return Outcome::Disk { full: "the largest file it may write".to_owned(), code };
+    }
+    match &seen.full {
+        Some(full) if code != 0 => Outcome::Disk { full: full.clone(), code },
+        Some(_) | None => Outcome::Exited { code },
+    }
+}
+
+/// The signal that a file larger than permitted brings.
+const FILE_TOO_LARGE: u8 = 25;
+
+/// The exit code of something that was killed outright.
+const KILLED: i64 = 137;
+
+fn lost(code: Option<i64>) -> String {
+    match code {
+        Some(code) => format!("the sandbox ended with code {code} without saying why"),
+        None => "the sandbox is gone, and so is what it knew".to_owned(),
+    }
+}
+
+impl Outcome {
+    /// What our own process ends with.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Cancelled { signal } => 128_u8.saturating_add(*signal),
+            Self::Denied { .. } => 3,
+            Self::Disk { code, .. } | Self::Exited { code } | Self::Pids { code, .. } => *code,
+            Self::Lost { .. } => 125,
+            Self::Oom | Self::Output { .. } => 137,
+            Self::Timeout => 124,
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cancelled { signal } => write!(f, "cancelled by signal {signal}"),
+            Self::Denied { requests } => write!(f, "policy refused {requests} requests"),
+            Self::Disk { full, code } => {
+                write!(f, "disk: {full} is full; it ended with code {code}")
+            }
+            Self::Exited { code } => write!(f, "exited with code {code}"),
+            Self::Lost { why } => write!(f, "lost: {why}"),
+            Self::Oom => f.write_str("oom: it took more memory than it may have"),
+            Self::Output { limit } => write!(f, "output: it printed more than {limit} bytes"),
+            Self::Pids { refused, code } => write!(
+                f,
+                "pids: it was refused {refused} more processes, and ended with code {code}"
+            ),
+            Self::Timeout => f.write_str("timeout: it took more time than it may have"),
+        }
+    }
+}
+
+fn seconds<S: serde::Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(span.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    macro_rules! outcome {
+        ($claim:ident, $seen:expr, $expected:expr) => {
+            #[test]
+            fn $claim() {
+                let outcome = judge(&$seen);
+                assert_eq!(format!("{} {outcome}", outcome.code()), $expected);
+            }
+        };
+    }
+
+    fn ended(end: End) -> Seen {
+        Seen { end: Some(end), ..Seen::default() }
+    }
+
+    fn refused(pids: u64, code: u8) -> Seen {
+        let usage = Usage { pids_refused: pids, ..Usage::default() };
+        Seen { usage, ..ended(End::Exited(code)) }
+    }
+
+    outcome!(a_code_is_the_commands, ended(End::Exited(7)), "7 exited with code 7");
+    outcome!(a_signal_is_a_code, ended(End::Signaled(15)), "143 exited with code 143");
+    outcome!(
+        killed_for_memory_is_oom,
+        Seen { oom_killed: true, ..ended(End::Signaled(9)) },
+        "137 oom: it took more memory than it may have"
+    );
+    outcome!(
+        a_child_killed_for_memory_is_not_the_end,
+        Seen { oom_killed: true, ..ended(End::Exited(0)) },
+        "0 exited with code 0"
+    );
+    outcome!(
+        killed_without_want_of_memory_is_not_oom,
+        ended(End::Signaled(9)),
+        "137 exited with code 137"
+    );
+    outcome!(
+        the_first_process_killed_for_memory_is_oom,
+        Seen { oom_killed: true, code: Some(137), ..Seen::default() },
+        "137 oom: it took more memory than it may have"
+    );
+    outcome!(
+        the_deadline_kept_inside_is_a_timeout,
+        ended(End::Deadline),
+        "124 timeout: it took more time than it may have"
+    );
+    outcome!(
+        the_deadline_kept_outside_is_a_timeout,
+        Seen { stopped: Some(Stopped::Overdue), code: Some(137), ..Seen::default() },
+        "124 timeout: it took more time than it may have"
+    );
+    outcome!(
+        failing_for_want_of_processes_is_pids,
+        refused(3, 1),
+        "1 pids: it was refused 3 more processes, and ended with code 1"
+    );
+    outcome!(succeeding_in_spite_of_that_is_success, refused(3, 0), "0 exited with code 0");
+    outcome!(
+        failing_on_a_full_disk_is_disk,
+        Seen { full: Some("/tmp".into()), ..ended(End::Exited(1)) },
+        "1 disk: /tmp is full; it ended with code 1"
+    );
+    outcome!(
+        a_file_larger_than_permitted_is_disk,
+        ended(End::Signaled(25)),
+        "153 disk: the largest file it may write is full; it ended with code 153"
+    );
+    outcome!(
+        stopped_by_a_person_is_cancelled,
+        Seen { stopped: Some(Stopped::Cancelled { signal: 2 }), ..ended(End::Signaled(2)) },
+        "130 cancelled by signal 2"
+    );
+    outcome!(
+        too_much_output_is_named_whatever_the_code,
+        Seen { stopped: Some(Stopped::Output { limit: 5 }), ..ended(End::Signaled(9)) },
+        "137 output: it printed more than 5 bytes"
+    );
+    outcome!(
+        silence_is_lost_not_success,
+        Seen { code: Some(0), ..Seen::default() },
+        "125 lost: the sandbox ended with code 0 without saying why"
+    );
+}

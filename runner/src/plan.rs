@@ -1,0 +1,262 @@
+//! What a run will be, decided before anything is made.
+//!
+//! Planning is pure: it takes a [`Request`] and what is known of the
+//! machine and the caller, and returns a [`Plan`] that a backend carries out
+//! without deciding anything more. `--dry-run` prints exactly that.
+//!
+//! Everything a plan holds is safe to show: it names secrets and never holds
+//! one.
+
+mod limits;
+mod run_id;
+mod show;
+
+use std::path::PathBuf;
+
+use certs::variables::{self, Places, Proxy};
+use policies::{MountMode, Policy, Workspace};
+use serde::{Serialize, Serializer};
+
+use crate::request::Request;
+pub use limits::{Limits, Machine};
+pub use run_id::RunId;
+pub use show::Shown;
+
+/// One run, decided.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    pub run: RunId,
+    pub backend: &'static str,
+    pub command: Vec<String>,
+    /// A terminal, or three pipes.
+    pub tty: bool,
+    pub image: String,
+    pub user: UserIds,
+    /// Where the command starts.
+    pub directory: String,
+    pub workspace: WorkspacePlan,
+    pub mounts: Vec<MountPlan>,
+    /// Memory that looks like a directory, and how much of it.
+    pub tmpfs: Vec<TmpfsPlan>,
+    /// Nothing means no network at all, and no gateway.
+    pub network: Option<NetworkPlan>,
+    pub limits: Limits,
+    pub environment: Vec<(String, String)>,
+    /// Variables of the image that the command must not see.
+    pub unset: Vec<String>,
+    pub policy: PolicyPlan,
+    /// The folder of evidence.
+    pub evidence: PathBuf,
+    /// Worth a person's look before anything starts.
+    pub notes: Vec<String>,
+}
+
+/// Who the command is, inside and on the host's disk.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+pub struct UserIds {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// How the project appears in the sandbox.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorkspacePlan {
+    #[serde(serialize_with = "mode_name")]
+    pub mode: Workspace,
+    /// The project's directory on the host; nothing with mode `none`.
+    pub source: Option<PathBuf>,
+    pub target: &'static str,
+    /// Read-only in every mode, relative to the project.
+    pub protect: Vec<String>,
+    /// Globs of files the sandbox cannot read.
+    pub deny: Vec<String>,
+    /// Globs of files collected when the run ends.
+    pub artifacts: Vec<String>,
+    /// Who owns what the run writes.
+    pub owner: UserIds,
+}
+
+/// A further directory of the host.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct MountPlan {
+    pub source: PathBuf,
+    pub target: String,
+    pub read_only: bool,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct TmpfsPlan {
+    pub target: &'static str,
+    pub bytes: u64,
+    pub executable: bool,
+}
+
+/// The sandbox's only network, which leads to its gateway.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct NetworkPlan {
+    /// How the sandbox calls its gateway.
+    pub gateway: &'static str,
+    pub ports: Ports,
+    /// Requests that no rule names pass and are recorded.
+    pub observe: bool,
+    /// Rules of the policy, for people.
+    pub rules: usize,
+    /// Where the trust kit appears.
+    pub trust: &'static str,
+    /// Bundles of common distributions, each covered by ours.
+    pub covered: &'static [&'static str],
+}
+
+/// Where the gateway listens.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+pub struct Ports {
+    pub dns: u16,
+    pub http: u16,
+    pub https: u16,
+    pub proxy: u16,
+    pub socks: u16,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct PolicyPlan {
+    pub name: String,
+    /// The files and presets it is made of.
+    pub sources: Vec<String>,
+}
+
+/// Decides what `request` means under `policy`, which has been checked against
+/// what the request asks for beyond it.
+pub fn plan(run: RunId, request: &Request, policy: &Policy, machine: &Machine) -> Plan {
+    let limits = Limits::choose(&policy.proc, &request.defaults, machine);
+    let user = request.user;
+    let mut notes = request.notes.clone();
+    let mode = request.mode.map_or(policy.fs.workspace, |asked| asked.min(policy.fs.workspace));
+    let source = (mode != Workspace::None).then(|| request.workspace.clone());
+    let directory = if source.is_some() { WORKSPACE } else { HOME };
+    let network = policy.net.enabled.then(|| NetworkPlan {
+        gateway: GATEWAY,
+        ports: PORTS,
+        observe: policy.net.mode == policies::Mode::Observe,
+        rules: policy.rules().count(),
+        trust: TRUST,
+        covered: COVERED,
+    });
+    let (environment, unset) = environment(request, network.as_ref(), &run, &mut notes);
+    notes.extend(policy.notes.iter().map(|note| note.message.clone()));
+    Plan {
+        backend: request.backend.name(),
+        command: request.command.clone(),
+        tty: request.tty,
+        image: request.image.clone(),
+        user,
+        directory: directory.to_owned(),
+        workspace: WorkspacePlan {
+            mode,
+            source,
+            target: WORKSPACE,
+            protect: policy.fs.protect.iter().map(|path| path.as_str().to_owned()).collect(),
+            deny: policy.fs.deny.iter().map(|glob| glob.as_str().to_owned()).collect(),
+            artifacts: policy.fs.artifacts.iter().map(|glob| glob.as_str().to_owned()).collect(),
+            owner: user,
+        },
+        mounts: mounts(request, policy),
+        tmpfs: tmpfs(&limits),
+        network,
+        limits,
+        environment,
+        unset,
+        policy: PolicyPlan {
+            name: policy.name.to_string(),
+            sources: policy.sources.iter().map(ToString::to_string).collect(),
+        },
+        evidence: request.runs.join(run.as_str()),
+        run,
+        notes,
+    }
+}
+
+fn mounts(request: &Request, policy: &Policy) -> Vec<MountPlan> {
+    let beside = |mount: &policies::Mount| {
+        let declared = request.policy_directory(&mount.declared_in);
+        // `./deps` is `deps`: it is shown to people.
+        declared.join(&mount.source).components().collect()
+    };
+    let mounts = policy.fs.mounts.iter();
+    mounts
+        .map(|mount| MountPlan {
+            source: beside(mount),
+            target: mount.target.as_str().to_owned(),
+            read_only: mount.mode == MountMode::Ro,
+        })
+        .collect()
+}
+
+/// All of it is charged to the run's memory, so together it stays below that.
+fn tmpfs(limits: &Limits) -> Vec<TmpfsPlan> {
+    let part = |share: u64| (limits.memory / share).min(limits.disk);
+    vec![
+        TmpfsPlan { target: HOME, bytes: part(4), executable: true },
+        TmpfsPlan { target: "/run", bytes: part(64).min(16 << 20), executable: false },
+        TmpfsPlan { target: "/tmp", bytes: part(2), executable: true },
+    ]
+}
+
+fn environment(
+    request: &Request,
+    network: Option<&NetworkPlan>,
+    run: &RunId,
+    notes: &mut Vec<String>,
+) -> (Vec<(String, String)>, Vec<String>) {
+    let mut set = vec![
+        ("HOME".to_owned(), HOME.to_owned()),
+        ("SLUICE_RUN".to_owned(), run.as_str().to_owned()),
+        ("USER".to_owned(), "agent".to_owned()),
+    ];
+    if request.tty {
+        set.push(("TERM".to_owned(), request.terminal.clone()));
+    }
+    let mut unset = Vec::new();
+    if let Some(network) = network {
+        let proxy = Proxy { host: network.gateway.to_owned(), port: network.ports.proxy };
+        let chosen = |name: &str| request.environment.iter().any(|(known, _)| known == name);
+        let kit =
+            variables::environment_beside(&Places::under(network.trust), Some(&proxy), chosen);
+        set.extend(kit.set.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        unset.extend(kit.unset.into_iter().map(str::to_owned));
+        notes.extend(kit.kept.iter().map(ToString::to_string));
+    }
+    // What a person said stands last and wins.
+    set.retain(|(name, _)| !request.environment.iter().any(|(chosen, _)| chosen == name));
+    set.extend(request.environment.iter().cloned());
+    (set, unset)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn mode_name<S: Serializer>(mode: &Workspace, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(name_of(*mode))
+}
+
+pub(crate) fn name_of(mode: Workspace) -> &'static str {
+    match mode {
+        Workspace::Direct => "direct",
+        Workspace::None => "none",
+        Workspace::Overlay => "overlay",
+        Workspace::Readonly => "readonly",
+    }
+}
+
+const WORKSPACE: &str = "/workspace";
+const HOME: &str = "/home/agent";
+const TRUST: &str = "/etc/sluice/ca";
+/// A name, since the address is known only when the network is made.
+const GATEWAY: &str = "gateway.sluice";
+const PORTS: Ports = Ports { dns: 53, http: 80, https: 443, proxy: 3128, socks: 1080 };
+/// Debian, Fedora, Alpine: for tools that read no variable.
+const COVERED: &[&str] = &[
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! The name of one run: sorted by time, short enough to type, unlike any other.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+use uuid::Uuid;
+
+/// `20261116-031045-7f3a2b`: when it began (UTC), and six digits of chance.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct RunId(String);
+
+/// Not the name of a run.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error(
+    "`{written}` is not a run; they look like `20261116-031045-7f3a2b`, and `sluice ls` lists them"
+)]
+pub struct NotARun {
+    written: String,
+}
+
+impl RunId {
+    /// A new name for a run that begins now.
+    pub fn now() -> Self {
+        Self::at(Timestamp::now(), Uuid::now_v7())
+    }
+
+    fn at(begun: Timestamp, chance: Uuid) -> Self {
+        let [.., a, b, c] = chance.into_bytes();
+        Self(format!("{}-{a:02x}{b:02x}{c:02x}", begun.strftime("%Y%m%d-%H%M%S")))
+    }
+
+    /// Reads a name as a person wrote it, or as a label holds it.
+    ///
+    /// ```
+    /// use runner::plan::RunId;
+    ///
+    /// assert_eq!(RunId::parse("20261116-031045-7f3a2b")?.short(), "7f3a2b");
+    /// assert!(RunId::parse("../../etc").is_err());
+    /// # Ok::<(), runner::plan::NotARun>(())
+    /// ```
+    pub fn parse(written: &str) -> Result<Self, NotARun> {
+        let shape = "########-######-xxxxxx";
+        let fits = written.len() == shape.len()
+            && written.bytes().zip(shape.bytes()).all(|(byte, wanted)| match wanted {
+                b'#' => byte.is_ascii_digit(),
+                b'x' => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+                other => byte == other,
+            });
+        if fits {
+            return Ok(Self(written.to_owned()));
+        }
+        let written = written.chars().filter(|c| !c.is_control()).take(60).collect();
+        Err(NotARun { written })
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The part left to chance; names of network devices have no room for more.
+    pub fn short(&self) -> &str {
+        self.0.rsplit('-').next().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Serialize for RunId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_run_reads_back_as_itself() {
+        let run = RunId::now();
+        assert_eq!(RunId::parse(run.as_str()), Ok(run));
+    }
+
+    #[test]
+    fn what_is_no_run_never_becomes_a_path() {
+        for written in ["", "..", "20261116-031045-7F3A2B", "20261116-031045-7f3a2b/", "a"] {
+            assert!(RunId::parse(written).is_err(), "{written}");
+        }
+    }
+}

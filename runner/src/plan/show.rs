@@ -1,0 +1,107 @@
+//! A plan for people.
+
+use std::fmt;
+use std::time::Duration;
+
+use policies::{Cpus, Size, Span, Workspace};
+
+use super::{Plan, name_of};
+use crate::shown::Shown as Harmless;
+
+/// A plan, a line a decision.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'p>(pub &'p Plan);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(plan) = self;
+        let Plan { limits, workspace, .. } = plan;
+        line(f, "run", &plan.run)?;
+        line(f, "command", Harmless(&plan.command.join(" ")))?;
+        line(f, "backend", plan.backend)?;
+        line(f, "image", Harmless(&plan.image))?;
+        line(f, "user", format_args!("{}:{}", plan.user.uid, plan.user.gid))?;
+        line(f, "starts in", &plan.directory)?;
+        match &workspace.source {
+            None => line(f, "workspace", "none")?,
+            Some(source) => {
+                let meaning = match workspace.mode {
+                    Workspace::Direct => "changes go straight to the host",
+                    Workspace::None | Workspace::Readonly => "cannot be changed",
+                    Workspace::Overlay => "changes are kept apart until you apply them",
+                };
+                let source = source.display().to_string();
+                line(
+                    f,
+                    "workspace",
+                    format_args!("{} at {}", Harmless(&source), workspace.target),
+                )?;
+                line(f, "", format_args!("{}: {meaning}", name_of(workspace.mode)))?;
+                line(f, "", format_args!("read-only: {}", workspace.protect.join(" ")))?;
+                if !workspace.deny.is_empty() {
+                    line(f, "", format_args!("hidden: {}", workspace.deny.join(" ")))?;
+                }
+            }
+        }
+        for mount in &plan.mounts {
+            let how = if mount.read_only { "read-only" } else { "writable" };
+            let source = mount.source.display().to_string();
+            line(f, "mount", format_args!("{} at {}, {how}", Harmless(&source), mount.target))?;
+        }
+        for place in &plan.tmpfs {
+            line(f, "scratch", format_args!("{} of {}", place.target, size(place.bytes)))?;
+        }
+        match &plan.network {
+            None => line(f, "network", "none")?,
+            Some(network) => {
+                let rules = match network.rules {
+                    0 => "which has no rules: it refuses everything".to_owned(),
+                    1 => "which has 1 rule".to_owned(),
+                    many => format!("which has {many} rules"),
+                };
+                line(f, "network", format_args!("only to its gateway, {rules}"))?;
+                if network.observe {
+                    line(f, "", "observing: what no rule names passes and is recorded")?;
+                }
+            }
+        }
+        let cpus = processors(limits.cpu_millis);
+        line(f, "limits", format_args!("{cpus} processors, {} of memory", size(limits.memory)))?;
+        line(f, "", format_args!("{} processes, {} open files", limits.pids, limits.open_files))?;
+        line(
+            f,
+            "",
+            format_args!("{} of disk, {} of output", size(limits.disk), size(limits.output)),
+        )?;
+        line(f, "", format_args!("{} of time", span(limits.timeout)))?;
+        line(
+            f,
+            "policy",
+            format_args!("{} ({})", plan.policy.name, plan.policy.sources.join(", ")),
+        )?;
+        line(f, "environment", format_args!("{} variables", plan.environment.len()))?;
+        line(f, "evidence", plan.evidence.display())?;
+        for note in &plan.notes {
+            line(f, "note", Harmless(note))?;
+        }
+        Ok(())
+    }
+}
+
+fn line(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {
+    writeln!(f, "{name:<12} {value}")
+}
+
+pub(crate) fn size(bytes: u64) -> String {
+    Size::from_bytes(bytes).map_or_else(|| "nothing".to_owned(), |size| size.to_string())
+}
+
+fn processors(millis: u32) -> String {
+    let written = format!("{}.{:03}", millis / 1000, millis % 1000);
+    Cpus::parse(&written).map_or(written, |cpus| cpus.to_string())
+}
+
+fn span(span: Duration) -> String {
+    let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    Span::from_millis(millis).map_or_else(|| "no time".to_owned(), |span| span.to_string())
+}
