@@ -11,6 +11,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::thread;
 
+use clap::builder::FalseyValueParser;
 use clap::{Parser, ValueEnum};
 use gateway::config::{self, Config, ConfigError};
 use gateway::{Drained, Inherited, Server, Signals, StartError, Told, check};
@@ -36,7 +37,7 @@ struct Args {
     config: PathBuf,
 
     /// Let pass what no rule names, and record it as `would_deny`. The policy must permit it.
-    #[arg(long, env = "SLUICE_GATEWAY_OBSERVE")]
+    #[arg(long, env = "SLUICE_GATEWAY_OBSERVE", value_parser = FalseyValueParser::new())]
     observe: bool,
 
     /// Stop when standard input ends: whoever holds its other end is gone.
@@ -44,7 +45,7 @@ struct Args {
     lifeline: bool,
 
     /// Check settings and policy, print what would run, and exit.
-    #[arg(long, env = "SLUICE_GATEWAY_CHECK")]
+    #[arg(long, env = "SLUICE_GATEWAY_CHECK", value_parser = FalseyValueParser::new())]
     check: bool,
 
     /// What to log, such as `info` or `gateway=debug`.
