@@ -1,0 +1,141 @@
+//! The gateway's container, between the sandbox's network and the world.
+
+use bollard::models::{
+    ContainerCreateBody, EndpointIpamConfig, EndpointSettings, HostConfig,
+    HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountType, NetworkConnectRequest,
+    ResourcesUlimits,
+};
+use bollard::query_parameters::{
+    AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, StartContainerOptions,
+};
+
+use futures_util::StreamExt as _;
+
+use super::labels::{Names, labels};
+use super::sandbox::map;
+use super::{Docker, broken, egress, failed};
+use crate::backend::{BackendError, GatewayFiles, GatewayHandle, GatewayLog, Network, Step};
+use crate::image;
+use crate::plan::Plan;
+
+/// Starts the gateway of `plan` on its network.
+pub(super) async fn start(
+    docker: &Docker,
+    plan: &Plan,
+    network: &Network,
+    files: &GatewayFiles,
+) -> Result<GatewayHandle, BackendError> {
+    let image = image::gateway::ensure(&docker.api, &files.program)
+        .await
+        .map_err(|err| broken(Step::BuildImage, err))?;
+    let names = Names::of(&plan.run);
+    egress::ensure(docker).await?;
+
+    let options = CreateContainerOptionsBuilder::new().name(&names.gateway).build();
+    docker
+        .api
+        .create_container(Some(options), container(plan, files, image))
+        .await
+        .map_err(failed(Step::StartGateway))?;
+    // Engines before 25 refuse two networks at creation.
+    let inner = NetworkConnectRequest {
+        container: names.gateway.clone(),
+        endpoint_config: Some(EndpointSettings {
+            ipam_config: Some(EndpointIpamConfig {
+                ipv4_address: Some(network.gateway.to_string()),
+                ..EndpointIpamConfig::default()
+            }),
+            ..EndpointSettings::default()
+        }),
+    };
+    docker.api.connect_network(&network.name, inner).await.map_err(failed(Step::StartGateway))?;
+
+    let options = AttachContainerOptionsBuilder::new()
+        .stream(true)
+        .stdin(true)
+        .stdout(true)
+        .stderr(true)
+        .build();
+    let attached = docker
+        .api
+        .attach_container(&names.gateway, Some(options))
+        .await
+        .map_err(failed(Step::StartGateway))?;
+    docker
+        .api
+        .start_container(&names.gateway, None::<StartContainerOptions>)
+        .await
+        .map_err(failed(Step::StartGateway))?;
+    let log = GatewayLog::default();
+    let (mut said, listener) = (attached.output, log.clone());
+    tokio::spawn(async move {
+        while let Some(Ok(piece)) = said.next().await {
+            listener.add(&piece.into_bytes());
+        }
+        listener.end();
+    });
+    Ok(GatewayHandle { lifeline: attached.input, log })
+}
+
+fn container(plan: &Plan, files: &GatewayFiles, image: String) -> ContainerCreateBody {
+    let words = ["--config", "/settings/gateway.yaml", "--lifeline"];
+    ContainerCreateBody {
+        image: Some(image),
+        cmd: Some(words.map(str::to_owned).to_vec()),
+        user: Some(format!("{}:{}", files.user.uid, files.user.gid)),
+        hostname: Some("gateway".to_owned()),
+        labels: Some(labels(&plan.run)),
+        open_stdin: Some(true),
+        // When the one who attached is gone, it reads the end of its input.
+        stdin_once: Some(true),
+        attach_stdin: Some(true),
+        attach_stdout: Some(true),
+        attach_stderr: Some(true),
+        host_config: Some(HostConfig {
+            network_mode: Some(egress::NAME.to_owned()),
+            sysctls: Some(map(&[
+                // It stands between two networks and must not be a router.
+                ("net.ipv4.ip_forward", "0"),
+                // Port 53, 80 and 443 without a capability.
+                ("net.ipv4.ip_unprivileged_port_start", "0"),
+                ("net.ipv6.conf.all.disable_ipv6", "1"),
+            ])),
+            cap_drop: Some(vec!["ALL".to_owned()]),
+            security_opt: Some(vec!["no-new-privileges:true".to_owned()]),
+            cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
+            readonly_rootfs: Some(true),
+            mounts: Some(vec![
+                mount(&files.settings, "/settings", true),
+                mount(&files.control, "/control", false),
+                mount(&files.audit, "/audit", false),
+            ]),
+            log_config: Some(HostConfigLogConfig {
+                typ: Some("none".to_owned()),
+                ..HostConfigLogConfig::default()
+            }),
+            memory: Some(MEMORY),
+            memory_swap: Some(MEMORY),
+            pids_limit: Some(PIDS),
+            ulimits: Some(vec![ResourcesUlimits {
+                name: Some("nofile".to_owned()),
+                soft: i64::try_from(plan.limits.open_files).ok(),
+                hard: i64::try_from(plan.limits.open_files).ok(),
+            }]),
+            ..HostConfig::default()
+        }),
+        ..ContainerCreateBody::default()
+    }
+}
+
+fn mount(source: &std::path::Path, target: &str, read_only: bool) -> Mount {
+    Mount {
+        source: Some(source.display().to_string()),
+        target: Some(target.to_owned()),
+        typ: Some(MountType::BIND),
+        read_only: Some(read_only),
+        ..Mount::default()
+    }
+}
+
+const MEMORY: i64 = 512 << 20;
+const PIDS: i64 = 256;

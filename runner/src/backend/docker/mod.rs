@@ -1,0 +1,142 @@
+//! Sandboxes in Docker, engine 20.10 and newer.
+//!
+//! One file a concern: [`network`] and [`subnet`] make the sandbox's only
+//! network, [`gateway`] starts what stands at its other end, [`sandbox`] says
+//! what a sandbox is made of, [`seccomp`] which system calls it has,
+//! [`probe`] what must be in force before a command starts.
+
+mod egress;
+mod firewall;
+mod gateway;
+mod labels;
+mod network;
+pub mod probe;
+mod sandbox;
+mod seccomp;
+mod stats;
+mod streams;
+mod subnet;
+mod sweep;
+
+use async_trait::async_trait;
+use bollard::errors::Error;
+
+use super::{
+    Backend, BackendError, Ended, Found, GatewayFiles, GatewayHandle, Inside, Network, Sandbox,
+    Stats, Step, Streams, TerminalSize,
+};
+use crate::plan::{Plan, RunId};
+use crate::teardown::Resource;
+use labels::Names;
+
+/// A Docker engine that answers.
+#[derive(Debug)]
+pub struct Docker {
+    api: bollard::Docker,
+}
+
+impl Docker {
+    /// Reaches the engine that `DOCKER_HOST` names, else the usual socket.
+    ///
+    /// Only over a Unix socket: a sandbox's files are mounted from this machine.
+    pub async fn connect() -> Result<Self, BackendError> {
+        let api = bollard::Docker::connect_with_unix_defaults().map_err(failed(Step::Connect))?;
+        // The engine speaks an older version than we know; ask which.
+        let api = api.negotiate_version().await.map_err(|err| {
+            let advice = "no Docker engine answers; start it, or set DOCKER_HOST to its socket";
+            BackendError {
+                backend: NAME,
+                step: Step::Connect,
+                source: anyhow::Error::new(err).context(advice),
+            }
+        })?;
+        Ok(Self { api })
+    }
+
+    /// The client, for building images.
+    pub fn api(&self) -> &bollard::Docker {
+        &self.api
+    }
+}
+
+#[async_trait]
+impl Backend for Docker {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn resources(&self, plan: &Plan) -> Vec<Resource> {
+        Names::of(&plan.run).resources(plan)
+    }
+
+    async fn connect(&self, plan: &Plan) -> Result<Network, BackendError> {
+        // A rule we may not set is not relied upon.
+        firewall::ensure();
+        network::make(self, &plan.run).await
+    }
+
+    async fn start_gateway(
+        &self,
+        plan: &Plan,
+        network: &Network,
+        files: &GatewayFiles,
+    ) -> Result<GatewayHandle, BackendError> {
+        gateway::start(self, plan, network, files).await
+    }
+
+    async fn create(
+        &self,
+        plan: &Plan,
+        inside: &Inside,
+        network: Option<&Network>,
+    ) -> Result<Sandbox, BackendError> {
+        sandbox::create(self, plan, inside, network).await
+    }
+
+    async fn start(&self, plan: &Plan, sandbox: &Sandbox) -> Result<Streams, BackendError> {
+        streams::start(self, plan, sandbox).await
+    }
+
+    async fn resize(&self, sandbox: &Sandbox, size: TerminalSize) -> Result<(), BackendError> {
+        streams::resize(self, sandbox, size).await
+    }
+
+    async fn kill(&self, sandbox: &Sandbox) -> Result<(), BackendError> {
+        streams::kill(self, sandbox).await
+    }
+
+    async fn ended(&self, sandbox: &Sandbox) -> Result<Ended, BackendError> {
+        streams::ended(self, sandbox).await
+    }
+
+    async fn stats(&self, run: &RunId) -> Result<Option<Stats>, BackendError> {
+        stats::stats(self, run).await
+    }
+
+    async fn found(&self) -> Result<Vec<Found>, BackendError> {
+        sweep::found(self).await
+    }
+
+    async fn remove(&self, resource: &Resource) -> Result<(), BackendError> {
+        sweep::remove(self, resource).await
+    }
+}
+
+const NAME: &str = "docker";
+
+/// An error of the engine's, and what it kept us from.
+fn failed(step: Step) -> impl FnOnce(Error) -> BackendError {
+    move |err| broken(step, err)
+}
+
+fn broken(step: Step, why: impl Into<anyhow::Error>) -> BackendError {
+    BackendError { backend: NAME, step, source: why.into() }
+}
+
+/// The status of the engine's refusal, if it was one.
+fn status(err: &Error) -> Option<u16> {
+    match err {
+        Error::DockerResponseServerError { status_code, .. } => Some(*status_code),
+        _ => None,
+    }
+}

@@ -1,0 +1,162 @@
+//! Which system calls a sandbox has.
+//!
+//! A list of what is allowed: a call that is invented tomorrow is refused. It is
+//! what ordinary programs, compilers, interpreters and browsers need, and leaves
+//! out what escapes are made of. Where the engine's own profile is wider we say
+//! why not:
+//!
+//! - `ptrace` and its kin: the first process has the command's user;
+//! - `io_uring`: its operations pass by these very rules;
+//! - sockets other than Unix, IP and the routing table: AF_VSOCK reaches a
+//!   hypervisor whatever network namespace we are in, AF_PACKET and AF_ALG are
+//!   for nobody in here;
+//! - `clone3`: its flags are out of a filter's sight, and every C library falls
+//!   back to `clone` when it does not exist.
+//!
+//! Calls for one architecture only: the 32-bit doors are shut.
+
+use serde_json::{Value, json};
+
+/// The profile, as the engine reads it.
+pub(super) fn profile() -> String {
+    let allowed: Vec<&str> = ALLOWED.split_whitespace().collect();
+    let mut rules = vec![
+        json!({ "names": allowed, "action": "SCMP_ACT_ALLOW" }),
+        allow("clone", &[masked(0, NAMESPACES, 0)]),
+        json!({ "names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": ENOSYS }),
+        allow("socket", &[equal(0, AF_NETLINK), equal(2, NETLINK_ROUTE)]),
+    ];
+    rules.extend([AF_UNIX, AF_INET, AF_INET6].map(|family| allow("socket", &[equal(0, family)])));
+    rules.extend(PERSONALITIES.map(|persona| allow("personality", &[equal(0, persona)])));
+    json!({
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "defaultErrnoRet": EPERM,
+        "architectures": [ARCHITECTURE],
+        "syscalls": rules,
+    })
+    .to_string()
+}
+
+fn allow(name: &str, when: &[Value]) -> Value {
+    json!({ "names": [name], "action": "SCMP_ACT_ALLOW", "args": when })
+}
+
+fn equal(index: u32, value: u64) -> Value {
+    json!({ "index": index, "value": value, "op": "SCMP_CMP_EQ" })
+}
+
+fn masked(index: u32, mask: u64, value: u64) -> Value {
+    json!({ "index": index, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ" })
+}
+
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: &str = "SCMP_ARCH_X86_64";
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: &str = "SCMP_ARCH_AARCH64";
+
+const EPERM: u32 = 1;
+const ENOSYS: u32 = 38;
+const AF_UNIX: u64 = 1;
+const AF_INET: u64 = 2;
+const AF_INET6: u64 = 10;
+const AF_NETLINK: u64 = 16;
+const NETLINK_ROUTE: u64 = 0;
+/// Every flag of `clone` that makes a namespace.
+const NAMESPACES: u64 = 0x7e02_0000;
+/// Linux, with and without address randomisation; "which is it?".
+const PERSONALITIES: [u64; 3] = [0, 0x0004_0000, 0xffff_ffff];
+
+const ALLOWED: &str = "
+    accept accept4 access alarm arch_prctl bind brk cachestat capget capset chdir chmod chown
+    clock_getres clock_gettime clock_nanosleep close close_range connect copy_file_range creat
+    dup dup2 dup3 epoll_create epoll_create1 epoll_ctl epoll_ctl_old epoll_pwait epoll_pwait2
+    epoll_wait epoll_wait_old eventfd eventfd2 execve execveat exit exit_group faccessat
+    faccessat2 fadvise64 fallocate fchdir fchmod fchmodat fchmodat2 fchown fchownat fcntl
+    fdatasync fgetxattr flistxattr flock fork fremovexattr fsetxattr fstat fstatfs fsync
+    ftruncate futex futex_requeue futex_wait futex_waitv futex_wake futimesat get_mempolicy
+    get_robust_list get_thread_area getcpu getcwd getdents getdents64 getegid geteuid getgid
+    getgroups getitimer getpeername getpgid getpgrp getpid getppid getpriority getrandom
+    getresgid getresuid getrlimit getrusage getsid getsockname getsockopt gettid gettimeofday
+    getuid getxattr inotify_add_watch inotify_init inotify_init1 inotify_rm_watch io_cancel
+    io_destroy io_getevents io_pgetevents io_setup io_submit ioctl ioprio_get ioprio_set kill
+    landlock_add_rule landlock_create_ruleset landlock_restrict_self lchown lgetxattr link
+    linkat listen listxattr llistxattr lremovexattr lseek lsetxattr lstat madvise
+    map_shadow_stack membarrier memfd_create mincore mkdir mkdirat mknod mknodat mlock mlock2
+    mlockall mmap mprotect mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedsend
+    mq_unlink mremap mseal msgctl msgget msgrcv msgsnd msync munlock munlockall munmap
+    nanosleep newfstatat open openat openat2 pause pidfd_open pidfd_send_signal pipe pipe2
+    pkey_alloc pkey_free pkey_mprotect poll ppoll prctl pread64 preadv preadv2 prlimit64
+    process_madvise process_mrelease pselect6 pwrite64 pwritev pwritev2 read readahead readlink
+    readlinkat readv recvfrom recvmmsg recvmsg remap_file_pages removexattr rename renameat
+    renameat2 restart_syscall rmdir rseq rt_sigaction rt_sigpending rt_sigprocmask
+    rt_sigqueueinfo rt_sigreturn rt_sigsuspend rt_sigtimedwait rt_tgsigqueueinfo
+    sched_get_priority_max sched_get_priority_min sched_getaffinity sched_getattr
+    sched_getparam sched_getscheduler sched_rr_get_interval sched_setaffinity sched_setattr
+    sched_setparam sched_setscheduler sched_yield seccomp select semctl semget semop semtimedop
+    sendfile sendmmsg sendmsg sendto set_mempolicy set_robust_list set_thread_area
+    set_tid_address setfsgid setfsuid setgid setgroups setitimer setpgid setpriority setregid
+    setresgid setresuid setreuid setrlimit setsid setsockopt setuid setxattr shmat shmctl shmdt
+    shmget shutdown sigaltstack signalfd signalfd4 socketpair splice stat statfs statx symlink
+    symlinkat sync sync_file_range syncfs sysinfo tee tgkill time timer_create timer_delete
+    timer_getoverrun timer_gettime timer_settime timerfd_create timerfd_gettime timerfd_settime
+    times tkill truncate umask uname unlink unlinkat utime utimensat utimes vfork vmsplice
+    wait4 waitid write writev
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_escapes_are_made_of_is_not_on_the_list() {
+        let listed: Vec<&str> = ALLOWED.split_whitespace().collect();
+        for call in [
+            "add_key",
+            "bpf",
+            "chroot",
+            "clone",
+            "clone3",
+            "delete_module",
+            "fsopen",
+            "init_module",
+            "io_uring_setup",
+            "kcmp",
+            "kexec_load",
+            "keyctl",
+            "mount",
+            "move_mount",
+            "open_by_handle_at",
+            "open_tree",
+            "perf_event_open",
+            "pidfd_getfd",
+            "pivot_root",
+            "process_vm_readv",
+            "process_vm_writev",
+            "ptrace",
+            "quotactl",
+            "reboot",
+            "request_key",
+            "setns",
+            "socket",
+            "swapon",
+            "syslog",
+            "umount2",
+            "unshare",
+            "userfaultfd",
+        ] {
+            assert!(!listed.contains(&call), "{call}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_named_is_refused() {
+        let profile: Value = serde_json::from_str(&profile()).unwrap();
+        assert_eq!(profile["defaultAction"], "SCMP_ACT_ERRNO");
+    }
+
+    #[test]
+    fn the_list_is_sorted_and_names_nothing_twice() {
+        let listed: Vec<&str> = ALLOWED.split_whitespace().collect();
+        assert!(listed.windows(2).all(|pair| pair[0] < pair[1]), "keep it sorted");
+    }
+}

@@ -1,0 +1,36 @@
+//! What a sandbox takes at this moment.
+
+use bollard::query_parameters::StatsOptionsBuilder;
+use futures_util::StreamExt as _;
+
+use super::labels::Names;
+use super::{Docker, broken, status};
+use crate::backend::{BackendError, Stats, Step};
+use crate::plan::RunId;
+
+/// One measurement; nothing when there is no such sandbox.
+pub(super) async fn stats(docker: &Docker, run: &RunId) -> Result<Option<Stats>, BackendError> {
+    let options = StatsOptionsBuilder::new().stream(false).one_shot(true).build();
+    let mut answers = docker.api.stats(&Names::of(run).sandbox, Some(options));
+    let found = match answers.next().await {
+        None => return Ok(None),
+        Some(Err(err)) if status(&err) == Some(404) => return Ok(None),
+        Some(Err(err)) => return Err(broken(Step::Measure, err)),
+        Some(Ok(found)) => found,
+    };
+    let memory = found.memory_stats.unwrap_or_default();
+    let pids = found.pids_stats.unwrap_or_default();
+    let cpu = found.cpu_stats.and_then(|cpu| cpu.cpu_usage).unwrap_or_default();
+    let networks = found.networks.unwrap_or_default();
+    // A sandbox that is not running has no limits: that is how it is known.
+    let Some(limit) = memory.limit else { return Ok(None) };
+    Ok(Some(Stats {
+        cpu_nanoseconds: cpu.total_usage.unwrap_or_default(),
+        memory: memory.usage.unwrap_or_default(),
+        memory_limit: limit,
+        pids: pids.current.unwrap_or_default(),
+        pids_limit: pids.limit.unwrap_or_default(),
+        received: networks.values().filter_map(|net| net.rx_bytes).sum(),
+        sent: networks.values().filter_map(|net| net.tx_bytes).sum(),
+    }))
+}

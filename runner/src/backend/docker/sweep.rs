@@ -1,0 +1,88 @@
+//! Finding what is ours on an engine, and removing it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bollard::query_parameters::{
+    ListContainersOptionsBuilder, ListNetworksOptionsBuilder, ListVolumesOptionsBuilder,
+    RemoveContainerOptionsBuilder, RemoveVolumeOptionsBuilder,
+};
+use tokio::time;
+
+use super::labels::{MANAGED_BY, OWNER, RUN, US};
+use super::{Docker, broken, failed, status};
+use crate::backend::{BackendError, Found, Step};
+use crate::plan::RunId;
+use crate::teardown::Resource;
+
+/// Everything with our label that belongs to a run, in the order to remove it.
+pub(super) async fn found(docker: &Docker) -> Result<Vec<Found>, BackendError> {
+    let ours = HashMap::from([("label", vec![format!("{MANAGED_BY}={US}")])]);
+    let mut found = Vec::new();
+
+    let options = ListContainersOptionsBuilder::new().all(true).filters(&ours).build();
+    let containers = docker.api.list_containers(Some(options)).await.map_err(failed(Step::List))?;
+    for container in containers {
+        let name = container.names.and_then(|names| names.into_iter().next()).unwrap_or_default();
+        let name = name.trim_start_matches('/').to_owned();
+        let running = container.state == Some(bollard::models::ContainerSummaryStateEnum::RUNNING);
+        found.extend(labelled(container.labels, Resource::Container(name), running));
+    }
+    let options = ListVolumesOptionsBuilder::new().filters(&ours).build();
+    let volumes = docker.api.list_volumes(Some(options)).await.map_err(failed(Step::List))?;
+    for volume in volumes.volumes.unwrap_or_default() {
+        found.extend(labelled(Some(volume.labels), Resource::Volume(volume.name), false));
+    }
+    let options = ListNetworksOptionsBuilder::new().filters(&ours).build();
+    let networks = docker.api.list_networks(Some(options)).await.map_err(failed(Step::List))?;
+    for network in networks {
+        let name = network.name.unwrap_or_default();
+        found.extend(labelled(network.labels, Resource::Network(name), false));
+    }
+    Ok(found)
+}
+
+/// What has our label and no run is shared, and stays.
+fn labelled(
+    labels: Option<HashMap<String, String>>,
+    resource: Resource,
+    running: bool,
+) -> Option<Found> {
+    let labels = labels?;
+    let run = RunId::parse(labels.get(RUN)?).ok()?;
+    let owner = labels.get(OWNER)?.parse().ok()?;
+    Some(Found { run, resource, owner, running })
+}
+
+/// Removes one thing. An engine may say for a moment that a network is still in
+/// use after its last container went, so that is asked again.
+pub(super) async fn remove(docker: &Docker, resource: &Resource) -> Result<(), BackendError> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let removed = match resource {
+            Resource::Container(name) => {
+                let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+                docker.api.remove_container(name, Some(options)).await
+            }
+            Resource::Network(name) => docker.api.remove_network(name).await,
+            Resource::Volume(name) => {
+                let options = RemoveVolumeOptionsBuilder::new().force(true).build();
+                docker.api.remove_volume(name, Some(options)).await
+            }
+            Resource::Folder(_) => return Ok(()),
+        };
+        match removed {
+            Ok(()) => return Ok(()),
+            Err(err) if status(&err) == Some(404) => return Ok(()),
+            // In use, or being removed by somebody else at this moment.
+            Err(err) if matches!(status(&err), Some(403 | 409)) && pause <= LAST_PAUSE => {}
+            Err(err) => return Err(broken(Step::Remove, err)),
+        }
+        time::sleep(pause).await;
+        pause *= 2;
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// Some six seconds in all.
+const LAST_PAUSE: Duration = Duration::from_millis(3200);

@@ -1,0 +1,77 @@
+//! Undoes a run, newest first, whatever happened.
+//!
+//! Every resource is registered here *before* it is created, under a name
+//! derived from the run's id. A crash between "registered" and "created" costs
+//! one harmless removal; the other order would cost a leaked network.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use crate::backend::Backend;
+
+/// The things one run has made, in the order it made them.
+#[derive(Debug, Default)]
+pub struct Teardown {
+    made: Vec<Resource>,
+}
+
+/// One thing that has to go.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Resource {
+    Container(String),
+    /// A folder of ours on the host, with what is in it.
+    Folder(PathBuf),
+    Network(String),
+    Volume(String),
+}
+
+/// Something that could not be removed, and why.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Left {
+    pub resource: Resource,
+    pub why: String,
+}
+
+impl Teardown {
+    pub fn will_make(&mut self, resource: Resource) {
+        self.made.push(resource);
+    }
+
+    /// Removes everything, going on past failures, and returns what is left.
+    #[must_use = "what is left must be reported to the user"]
+    pub async fn run(self, backend: &dyn Backend) -> Vec<Left> {
+        let mut left = Vec::new();
+        for resource in self.made.into_iter().rev() {
+            if let Err(why) = remove(&resource, backend).await {
+                left.push(Left { resource, why });
+            }
+        }
+        left
+    }
+}
+
+/// Removes one thing; absent already counts as removed.
+pub async fn remove(resource: &Resource, backend: &dyn Backend) -> Result<(), String> {
+    match resource {
+        Resource::Folder(path) => match fs::remove_dir_all(path) {
+            Err(err) if err.kind() != io::ErrorKind::NotFound => Err(err.to_string()),
+            Ok(()) | Err(_) => Ok(()),
+        },
+        Resource::Container(_) | Resource::Network(_) | Resource::Volume(_) => {
+            backend.remove(resource).await.map_err(|err| format!("{:#}", anyhow::Error::new(err)))
+        }
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Container(name) => write!(f, "container {name}"),
+            Self::Folder(path) => write!(f, "folder {}", path.display()),
+            Self::Network(name) => write!(f, "network {name}"),
+            Self::Volume(name) => write!(f, "volume {name}"),
+        }
+    }
+}
