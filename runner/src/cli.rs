@@ -8,7 +8,8 @@ use clap::{Args, Parser, Subcommand};
 use crate::completions::{self, Completions};
 use crate::console::{Color, Console, Format, Tone};
 use crate::exit::{Exit, Failure};
-use crate::{audit, policy};
+use crate::request::RunFlags;
+use crate::{audit, evidence, image, logs, ls, policy, rm, run, stats, sweep, workspace};
 
 /// Run what you do not trust.
 ///
@@ -26,8 +27,14 @@ use crate::{audit, policy};
   1  it failed, or what was checked did not hold
   2  wrong usage, or a policy that is not valid
   3  denied, where you asked to fail on that
+`run` ends with the command's own code, or with
+  124  it took too long
+  125  it was not run: the sandbox could not be made as planned
+  126  it cannot be started
+  127  it was not found
+  128+n  signal n
 
-Start with `sluice policy init`."
+Start with `sluice run -- COMMAND`; `sluice policy init` writes a policy."
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -68,12 +75,27 @@ struct Common {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Bring a run's changes into the project.
+    Apply(workspace::apply::Apply),
+    /// List what a run made, or copy it out.
+    Artifacts(evidence::artifacts::ArtifactsVerb),
     /// Read what happened: follow, search, show, verify, export.
     Audit(audit::Audit),
     /// Print a completion script for a shell.
     Completions(Completions),
+    /// Show what a run changed in its workspace.
+    Diff(workspace::diff::Diff),
+    Image(image::Image),
+    Logs(logs::Logs),
+    Ls(ls::Ls),
     /// Write, check and question policies.
     Policy(policy::Policy),
+    Rm(rm::Rm),
+    Run(Box<RunFlags>),
+    Stats(stats::StatsVerb),
+    Sweep(sweep::Sweep),
+    /// Show what the terminal of a run showed.
+    Transcript(evidence::play::TranscriptVerb),
 }
 
 /// Carries out one command line.
@@ -81,9 +103,20 @@ pub fn run(cli: Cli) -> Exit {
     let Common { output, color } = cli.common;
     let mut console = Console::standard(output, color);
     let ended = match &cli.command {
+        Command::Apply(asked) => workspace::apply::run(asked, &mut console),
+        Command::Artifacts(asked) => evidence::artifacts::run(asked, &mut console),
         Command::Audit(asked) => audit::run(asked, &mut console),
         Command::Completions(asked) => completions::run(asked, &mut console),
+        Command::Diff(asked) => workspace::diff::run(asked, &mut console),
+        Command::Image(asked) => image::run(asked, &mut console),
+        Command::Logs(asked) => logs::run(asked, &mut console),
+        Command::Ls(asked) => ls::run(asked, &mut console),
         Command::Policy(asked) => policy::run(asked, &mut console),
+        Command::Rm(asked) => rm::run(asked, &mut console),
+        Command::Run(asked) => run::verb(asked, &mut console),
+        Command::Stats(asked) => stats::run(asked, &mut console),
+        Command::Sweep(asked) => sweep::run(asked, &mut console),
+        Command::Transcript(asked) => evidence::play::run(asked, &mut console),
     };
     // What is still buffered is part of the result: failing to write it counts.
     let flushed = console.flush();

@@ -6,7 +6,7 @@ use policies::Problems;
 
 use crate::shown::Shown;
 
-/// The exit codes of every verb that runs no command of the user's.
+/// The exit codes; all but the last are of verbs that run no command of the user's.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 #[must_use]
 // From the best to the worst: of several files, the worst one counts.
@@ -19,6 +19,8 @@ pub enum Exit {
     Failed,
     /// 2: the command line or a policy is wrong.
     Invalid,
+    /// What the user's own command ended with.
+    Command(u8),
 }
 
 impl Exit {
@@ -28,6 +30,7 @@ impl Exit {
             Self::Failed => 1,
             Self::Invalid => 2,
             Self::Denied => 3,
+            Self::Command(code) => code,
         }
     }
 }

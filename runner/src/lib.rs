@@ -9,11 +9,33 @@
 //! **Invariant:** nothing here runs, or reads as configuration, what stands in
 //! a project's own tree: an agent may have written it.
 
+pub mod archive;
 pub mod audit;
+pub mod backend;
 pub mod cli;
 pub mod completions;
+pub mod config;
 pub mod console;
+pub mod evidence;
+pub mod exec;
 pub mod exit;
+pub mod image;
+pub mod init;
+pub mod link;
+pub mod logs;
+pub mod ls;
+pub mod outcome;
 pub mod place;
+pub mod plan;
 pub mod policy;
+pub mod request;
+pub mod rm;
+pub mod run;
+pub mod runs;
+pub mod settings;
 mod shown;
+pub mod stats;
+pub mod sweep;
+pub mod teardown;
+pub mod terminal;
+pub mod workspace;

@@ -11,7 +11,7 @@
 //! what has them.
 
 pub mod artifacts;
-mod escapes;
+pub(crate) mod escapes;
 mod folder;
 pub mod play;
 mod seal;

@@ -146,14 +146,24 @@ impl Walk<'_> {
                     Ok(child) => self.directory(&child, &path)?,
                     // Gone since, or not a directory any more.
                     Err(err) if is_absent(&err) => {}
-                    // What we cannot read, a sandbox with our rights cannot
-                    // either; one with other rights could.
+                    Err(err) if is_anothers(here, &named.name, &err) => {}
                     Err(source) => return Err(SurveyError::Read { path, source }),
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Whether a directory is shut to us because it is somebody else's, as a
+/// database leaves them. A sandbox has at most our rights to the project, so it
+/// can neither read there nor write; a directory that is ours it could open.
+fn is_anothers(parent: &Directory, name: &[u8], err: &io::Error) -> bool {
+    let euid = rustix::process::geteuid();
+    err.kind() == io::ErrorKind::PermissionDenied
+        && parent.look(name).is_ok_and(|seen| {
+            seen.is_some_and(|seen| seen.owner().0 != euid.as_raw() && seen.mode() & 0o022 == 0)
+        })
 }
 
 /// Whether `fs.deny` names this file, or a directory it is in.

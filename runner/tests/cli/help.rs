@@ -8,6 +8,8 @@ use crate::world::World;
 
 const COMMANDS: &[&str] = &[
     "",
+    "apply",
+    "artifacts",
     "audit",
     "audit export",
     "audit search",
@@ -15,6 +17,11 @@ const COMMANDS: &[&str] = &[
     "audit tail",
     "audit verify",
     "completions",
+    "diff",
+    "image",
+    "image build",
+    "logs",
+    "ls",
     "policy",
     "policy check",
     "policy explain",
@@ -23,6 +30,11 @@ const COMMANDS: &[&str] = &[
     "policy presets",
     "policy schema",
     "policy test",
+    "rm",
+    "run",
+    "stats",
+    "sweep",
+    "transcript",
 ];
 
 fn page(command: &str) -> PathBuf {

@@ -15,5 +15,6 @@ mod lint;
 mod pipes;
 mod policy_tests;
 mod registries;
+mod review;
 mod tamper;
 mod world;

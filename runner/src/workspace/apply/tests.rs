@@ -165,7 +165,7 @@ fn what_the_policy_keeps_is_never_applied() {
 #[test]
 fn a_link_that_took_a_directorys_place_is_not_written_through() {
     let outside = tempfile::tempdir().unwrap();
-    check_that(
+    let mounted = check_that(
         |sandbox| {
             fs::write(sandbox.join("dir/new"), "x").unwrap();
             fs::remove_file(sandbox.join("dir/one")).unwrap();
@@ -179,8 +179,10 @@ fn a_link_that_took_a_directorys_place_is_not_written_through() {
             dir/new: its directory is gone, or is a link now
         "#]],
     );
-    assert!(!outside.path().join("new").exists());
-    assert!(outside.path().join("one").exists());
+    if mounted.is_some() {
+        assert!(!outside.path().join("new").exists());
+        assert!(outside.path().join("one").exists());
+    }
 }
 
 #[test]
@@ -246,8 +248,11 @@ fn act(root: &Path, deeds: &[Deed]) {
             Deed::Mkdir(path) => drop(fs::create_dir_all(root.join(path))),
             Deed::Mode(path, mode) => {
                 let path = root.join(path);
-                if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_symlink()) {
-                    drop(fs::set_permissions(path, fs::Permissions::from_mode(*mode)));
+                let Ok(metadata) = path.symlink_metadata() else { continue };
+                // Without being root nobody could compare a directory that is shut.
+                let mode = if metadata.is_dir() { mode | 0o700 } else { *mode };
+                if !metadata.is_symlink() {
+                    drop(fs::set_permissions(path, fs::Permissions::from_mode(mode)));
                 }
             }
             Deed::Remove(path) => {

@@ -1,0 +1,209 @@
+//! The command runs: streams, terminal, signals, clock and limits.
+//!
+//! Ends when the sandbox has ended and everything it printed was passed on. What
+//! is seen on the way is put together for [`crate::outcome::judge`].
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::select;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time;
+
+use crate::backend::{Backend, BackendError, Chunk, Ended, Sandbox, Side, Streams};
+use crate::init::wire::Order;
+use crate::link::{Hearing, Speaking};
+use crate::outcome::{Seen, Stopped, Usage};
+use crate::plan::Plan;
+use crate::terminal;
+
+/// Where what the command prints goes besides the caller.
+pub trait Tap {
+    fn printed(&mut self, chunk: &Chunk);
+    fn resized(&mut self, size: crate::backend::TerminalSize);
+}
+
+/// Passes everything through until the sandbox has ended.
+pub async fn exec(
+    plan: &Plan,
+    backend: &dyn Backend,
+    sandbox: &Sandbox,
+    streams: Streams,
+    (mut hearing, mut speaking): (Hearing, Speaking),
+    tap: &mut dyn Tap,
+) -> Result<Seen, BackendError> {
+    let begun = Instant::now();
+    let mut signals = Signals::listen();
+    let Streams { input, mut output } = streams;
+    let feeding = tokio::spawn(feed(input));
+
+    let mut said = Box::pin(async move { hearing.end().await });
+    let mut ending = backend.ended(sandbox);
+    let overdue = time::sleep(plan.limits.timeout + plan.limits.grace + LATER);
+    tokio::pin!(overdue);
+
+    let mut seen = Seen::default();
+    let mut ended: Option<Ended> = None;
+    let mut heard = None;
+    let (mut flowing, mut passing) = (true, true);
+    while flowing || ended.is_none() || heard.is_none() {
+        select! {
+            piece = output.next(), if flowing => match piece {
+                Some(Ok(chunk)) => {
+                    seen.usage.output += chunk.bytes.len() as u64;
+                    let most = plan.limits.output;
+                    if seen.usage.output > most {
+                        if seen.stopped.is_none() {
+                            seen.stopped = Some(Stopped::Output { limit: most });
+                            backend.kill(sandbox).await?;
+                        }
+                        continue;
+                    }
+                    tap.printed(&chunk);
+                    if passing && pass_on(&chunk).await.is_err() {
+                        // Nobody reads us any more, as after `| head`.
+                        passing = false;
+                        seen.stopped = Some(Stopped::Cancelled { signal: PIPE });
+                        speaking.order(Order::Signal(PIPE)).await;
+                    }
+                }
+                // The engine hung up: what it did to the sandbox is asked below.
+                Some(Err(_)) | None => flowing = false,
+            },
+            told = &mut said, if heard.is_none() => heard = Some(told),
+            end = &mut ending, if ended.is_none() => ended = Some(end?),
+            number = signals.next() => match number {
+                Heard::Resized => {
+                    if let Some(size) = terminal::size().filter(|_| plan.tty) {
+                        tap.resized(size);
+                        // A terminal of the wrong size is no reason to end.
+                        drop(backend.resize(sandbox, size).await);
+                    }
+                }
+                Heard::Stop(number) => {
+                    signals.count += 1;
+                    seen.stopped = Some(Stopped::Cancelled { signal: number });
+                    // Whoever asks a third time means it.
+                    if signals.count < 3 {
+                        speaking.order(Order::Signal(number)).await;
+                    } else {
+                        backend.kill(sandbox).await?;
+                    }
+                }
+            },
+            () = &mut overdue, if ended.is_none() && seen.stopped != Some(Stopped::Overdue) => {
+                seen.stopped = Some(Stopped::Overdue);
+                backend.kill(sandbox).await?;
+            }
+        }
+    }
+    feeding.abort();
+
+    let (facts, end) = heard.unwrap_or_default();
+    let number = |name: &str| facts.get(name).and_then(|value| value.parse::<u64>().ok());
+    seen.usage = Usage {
+        memory_peak: number("memory_peak"),
+        cpu_nanoseconds: number("cpu_nanoseconds"),
+        pids_refused: number("pids_refused").unwrap_or_default(),
+        oom_kills: number("oom_kills").unwrap_or_default(),
+        wall: begun.elapsed(),
+        ..seen.usage
+    };
+    seen.full = facts.get("full").filter(|full| *full != "none").cloned();
+    seen.end = end;
+    if let Some(Ended { code, oom_killed }) = ended {
+        seen.code = Some(code);
+        seen.oom_killed = oom_killed;
+    }
+    Ok(seen)
+}
+
+/// How long after the deadline the sandbox has for keeping it by itself.
+const LATER: Duration = Duration::from_secs(10);
+const PIPE: u8 = 13;
+
+/// Our standard input into the sandbox's, until either ends.
+async fn feed(mut input: std::pin::Pin<Box<dyn tokio::io::AsyncWrite + Send>>) {
+    let mut ours = tokio::io::stdin();
+    let mut buffer = vec![0; 16 * 1024];
+    while let Ok(length) = ours.read(&mut buffer).await {
+        let Some(bytes) = buffer.get(..length).filter(|bytes| !bytes.is_empty()) else { break };
+        if input.write_all(bytes).await.is_err() || input.flush().await.is_err() {
+            return;
+        }
+    }
+    drop(input.shutdown().await);
+}
+
+async fn pass_on(chunk: &Chunk) -> io::Result<()> {
+    match chunk.to {
+        Side::Err => {
+            let mut ours = tokio::io::stderr();
+            ours.write_all(&chunk.bytes).await?;
+            ours.flush().await
+        }
+        Side::Out => {
+            let mut ours = tokio::io::stdout();
+            ours.write_all(&chunk.bytes).await?;
+            ours.flush().await
+        }
+    }
+}
+
+/// What the caller's side can do to a run.
+enum Heard {
+    Resized,
+    Stop(u8),
+}
+
+/// The signals that are passed on. One that cannot be listened for is not.
+struct Signals {
+    stops: Vec<(u8, Signal)>,
+    resized: Option<Signal>,
+    count: u32,
+}
+
+impl Signals {
+    fn listen() -> Self {
+        let stops = [
+            SignalKind::hangup(),
+            SignalKind::interrupt(),
+            SignalKind::quit(),
+            SignalKind::terminate(),
+        ];
+        let listen = |kind: SignalKind| {
+            let number = u8::try_from(kind.as_raw_value()).ok()?;
+            signal(kind).ok().map(|signal| (number, signal))
+        };
+        Self {
+            stops: stops.into_iter().filter_map(listen).collect(),
+            resized: signal(SignalKind::window_change()).ok(),
+            count: 0,
+        }
+    }
+
+    async fn next(&mut self) -> Heard {
+        let stops = self.stops.iter_mut().map(|(number, signal)| {
+            let number = *number;
+            Box::pin(async move {
+                match signal.recv().await {
+                    Some(()) => Heard::Stop(number),
+                    None => std::future::pending().await,
+                }
+            })
+        });
+        let stop = futures_util::future::select_all(stops);
+        let resized = async {
+            match &mut self.resized {
+                Some(signal) => signal.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        select! {
+            (stop, _, _) = stop => stop,
+            _ = resized => Heard::Resized,
+        }
+    }
+}

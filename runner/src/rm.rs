@@ -1,0 +1,52 @@
+//! `sluice rm`: removes a run, evidence and all.
+
+use anyhow::Context as _;
+use clap::Args;
+use tokio::runtime::Runtime;
+
+use crate::backend::docker::Docker;
+use crate::backend::{Backend as _, BackendError};
+use crate::console::Console;
+use crate::evidence::RunFolder;
+use crate::exit::{Exit, Failure};
+use crate::plan::RunId;
+use crate::runs::Runs;
+
+/// Remove runs that have ended, with their evidence.
+#[derive(Debug, Args)]
+pub struct Rm {
+    #[command(flatten)]
+    runs: Runs,
+    #[arg(required = true, value_name = "RUN", value_parser = RunId::parse)]
+    which: Vec<RunId>,
+}
+
+pub fn run(asked: &Rm, console: &mut Console) -> Result<Exit, Failure> {
+    let place = asked.runs.place()?;
+    let mut exit = Exit::Success;
+    for run in &asked.which {
+        match remove(&place, run) {
+            Ok(()) => console.say(format_args!("removed {run}")),
+            Err(err) => {
+                console.say(format_args!("{run} stays: {err:#}"));
+                exit = Exit::Failed;
+            }
+        }
+    }
+    Ok(exit)
+}
+
+fn remove(place: &std::path::Path, run: &RunId) -> anyhow::Result<()> {
+    let folder = RunFolder::open(place, run.as_str())?;
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    // Without an engine nothing of it can be running.
+    if runtime.block_on(is_running(run)).unwrap_or_default() {
+        anyhow::bail!("it is running; stop it first");
+    }
+    Ok(folder.remove()?)
+}
+
+async fn is_running(run: &RunId) -> Result<bool, BackendError> {
+    let found = Docker::connect().await?.found().await?;
+    Ok(found.iter().any(|one| one.running && one.run == *run))
+}

@@ -1,0 +1,117 @@
+//! What stays of a run: `run.json`, beside the policy, the log and the transcript.
+
+use std::io;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{Done, Report};
+use crate::backend::docker::probe::Finding;
+use crate::backend::{Chunk, Side, TerminalSize};
+use crate::evidence::{Header, RunFolder, Stream, Transcript};
+use crate::exec::Tap;
+use crate::outcome::{Outcome, Usage};
+use crate::plan::Plan;
+use crate::terminal;
+
+/// The run, for whoever reads its folder.
+#[derive(Debug, Serialize)]
+pub struct Record<'r> {
+    pub run: &'r str,
+    pub version: &'static str,
+    pub begun: String,
+    pub ended: String,
+    pub outcome: Option<&'r Outcome>,
+    /// Why there is none.
+    pub error: Option<String>,
+    pub exit_code: u8,
+    pub usage: Option<&'r Usage>,
+    /// What isolation was in force, measured from inside.
+    pub isolation: &'r [Finding],
+    /// What could not be removed.
+    pub left: Vec<String>,
+    /// Parts of the evidence that could not be had.
+    pub missing: &'r [String],
+    pub plan: &'r Plan,
+}
+
+impl<'r> Record<'r> {
+    pub fn new(plan: &'r Plan, report: &'r Report) -> Self {
+        let done = report.ended.as_ref().ok();
+        Self {
+            run: plan.run.as_str(),
+            version: env!("CARGO_PKG_VERSION"),
+            begun: report.begun.to_string(),
+            ended: Timestamp::now().to_string(),
+            outcome: done.map(|Done { outcome, .. }| outcome),
+            error: report.ended.as_ref().err().map(|err| format!("{:#}", Chain(err))),
+            exit_code: done.map_or(125, |done| done.outcome.code()),
+            usage: done.map(|Done { seen, .. }| &seen.usage),
+            isolation: &report.findings,
+            left: report
+                .left
+                .iter()
+                .map(|left| format!("{}: {}", left.resource, left.why))
+                .collect(),
+            missing: &report.missing,
+            plan,
+        }
+    }
+}
+
+/// An error with what caused it, in one line.
+pub(super) struct Chain<'e>(pub(super) &'e dyn std::error::Error);
+
+impl std::fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = self.0.source();
+        while let Some(err) = cause {
+            write!(f, ": {err}")?;
+            cause = err.source();
+        }
+        Ok(())
+    }
+}
+
+/// What the command printed, kept as it happens. A recording that cannot be
+/// written any more ends; the run does not.
+#[derive(Debug)]
+pub(super) struct Recorder(Option<Transcript>);
+
+impl Recorder {
+    pub(super) fn begin(plan: &Plan, folder: &RunFolder) -> io::Result<Self> {
+        let size = terminal::size().unwrap_or(TerminalSize { columns: 80, rows: 24 });
+        let header = Header::new(&plan.command, size.columns, size.rows);
+        Transcript::create(&folder.transcript(), &header, plan.limits.output).map(|t| Self(Some(t)))
+    }
+
+    pub(super) fn end(self, code: u8) -> io::Result<()> {
+        match self.0 {
+            Some(transcript) => transcript.exit(code.into()).map(drop),
+            None => Err(io::Error::other("the transcript broke off")),
+        }
+    }
+}
+
+impl Tap for Recorder {
+    fn printed(&mut self, chunk: &Chunk) {
+        let stream = match chunk.to {
+            Side::Err => Stream::Error,
+            Side::Out => Stream::Output,
+        };
+        if let Some(transcript) = &mut self.0
+            && transcript.output(stream, &chunk.bytes).is_err()
+        {
+            self.0 = None;
+        }
+    }
+
+    fn resized(&mut self, size: TerminalSize) {
+        if let Some(transcript) = &mut self.0
+            && transcript.resize(size.columns, size.rows).is_err()
+        {
+            self.0 = None;
+        }
+    }
+}
