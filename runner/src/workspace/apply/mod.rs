@@ -6,6 +6,7 @@
 //! a broken seal stops everything.
 
 mod check;
+mod stage;
 #[cfg(test)]
 mod tests;
 mod write;

@@ -1,27 +1,27 @@
 //! Writes checked changes into the project.
 //!
-//! What goes, goes first and deepest first; then directories, files and links
-//! come; permissions of directories come last, so that a directory nobody may
-//! write to can still be filled. A file appears under its name whole or not at
-//! all, with the very content that was recorded when the run ended. Nothing is
-//! written through a link: every directory on the way is opened as one.
+//! First everything that comes is copied beside its place and compared with what
+//! was recorded ([`Stage`]). Then what goes, goes, deepest first; then
+//! directories, files and links come; permissions of directories come last, so
+//! that a directory nobody may write to can still be filled. Nothing is written
+//! through a link: every directory on the way is opened as one.
 
-use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io;
 
-use audit::Digest;
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Uid};
-use sha2::{Digest as _, Sha256};
+use rustix::fs::{AtFlags, Gid, Mode, RenameFlags, Uid};
+use rustix::io::Errno;
 
 use super::super::changes::{Change, Node};
 use super::super::path::TreePath;
 use super::super::tree::{Directory, Seen};
-use super::check::{self, Checked};
+use super::check::{self, Checked, Refusal};
+use super::stage::Stage;
 
 /// How far it went.
 #[derive(Debug)]
 #[must_use = "what was not applied must be reported"]
 pub struct Applied {
+    /// Sorted.
     pub applied: Vec<TreePath>,
     /// Where it stopped, and why. What comes after was not tried.
     pub stopped: Option<(TreePath, ApplyError)>,
@@ -34,7 +34,7 @@ pub enum ApplyError {
     Disk { step: &'static str, source: io::Error },
     /// Between the check and now.
     #[error("{0}")]
-    Moved(check::Refusal),
+    Moved(Refusal),
     #[error("what the run left is not what was recorded when it ended")]
     Tampered,
 }
@@ -42,8 +42,12 @@ pub enum ApplyError {
 /// Applies everything that was found ready.
 pub fn write(checked: &Checked<'_>, project: &Directory, upper: &Directory) -> Applied {
     let mut done = Applied { applied: Vec::new(), stopped: None };
-    let writer = Writer { project, upper };
     let ready = checked.ready();
+    let stage = match Stage::fill(project, upper, ready) {
+        Ok(stage) => stage,
+        Err(stopped) => return Applied { stopped: Some(stopped), ..done },
+    };
+    let writer = Writer { project, stage: &stage };
     let steps = (ready.iter().rev().map(|change| (change, Step::Remove)))
         .chain(ready.iter().map(|change| (change, Step::Make)))
         .chain(ready.iter().rev().map(|change| (change, Step::Settle)));
@@ -71,7 +75,7 @@ enum Step {
 
 struct Writer<'a> {
     project: &'a Directory,
-    upper: &'a Directory,
+    stage: &'a Stage<'a>,
 }
 
 impl Writer<'_> {
@@ -79,19 +83,15 @@ impl Writer<'_> {
     fn step(&self, change: &Change, step: Step) -> Result<bool, ApplyError> {
         let was = change.before.as_ref().map(|before| &before.node);
         let was_directory = was.is_some_and(Node::is_directory);
+        let changes_kind = |after: &Node| was.is_some() && was_directory != after.is_directory();
         match (step, &change.after) {
             (Step::Remove, None) => self.remove(change, was_directory),
-            (Step::Remove, Some(after))
-                if was.is_some() && was_directory != after.is_directory() =>
-            {
+            (Step::Remove, Some(after)) if changes_kind(after) => {
                 self.remove(change, was_directory)
             }
             (Step::Make, Some(Node::Directory { .. })) if !was_directory => self.directory(change),
-            (Step::Make, Some(Node::File { mode, sha256: Some(hash), .. })) => {
-                self.file(change, *mode, hash, was.is_some() && !was_directory)
-            }
-            (Step::Make, Some(Node::Link { target })) => {
-                self.link(change, &target.0, was.is_some() && !was_directory)
+            (Step::Make, Some(Node::File { .. } | Node::Link { .. })) => {
+                self.put(change, was.is_some() && !was_directory)
             }
             (Step::Settle, Some(Node::Directory { mode })) => self.settle(change, *mode),
             _ => Ok(false),
@@ -110,51 +110,35 @@ impl Writer<'_> {
     fn directory(&self, change: &Change) -> Result<bool, ApplyError> {
         let (parent, name) = self.place(change)?;
         rustix::fs::mkdirat(&parent, name, Mode::RWXU).map_err(|err| disk("create")(err.into()))?;
-        let made = parent.child(name).map_err(disk("open"))?;
-        give(&made, &parent.itself().map_err(disk("look at"))?)?;
+        let model = parent.itself().map_err(disk("look at"))?;
+        give(&parent, name, &model)?;
         Ok(true)
     }
 
-    fn file(
-        &self,
-        change: &Change,
-        mode: u32,
-        hash: &Digest,
-        replaces: bool,
-    ) -> Result<bool, ApplyError> {
+    /// Gives a draft its name, over what the run started from or over nothing.
+    fn put(&self, change: &Change, replaces: bool) -> Result<bool, ApplyError> {
         let (parent, name) = self.place(change)?;
+        let (from, draft) =
+            (&self.stage.directory, self.stage.draft_of(&change.path).ok_or(ApplyError::Tampered)?);
         let now = parent.look(name).map_err(disk("look at"))?;
         let model = match &now {
             Some(now) => *now,
             None => parent.itself().map_err(disk("look at"))?,
         };
-        let draft = Draft::new(&parent)?;
-        let source = self.upper.holding(&change.path).map_err(disk("find"))?;
-        let (from, _) = source
-            .ok_or(ApplyError::Tampered)?
-            .file(name)
-            .map_err(disk("open what the run made of"))?;
-        if copy(from, &draft.file).map_err(disk("copy"))? != *hash {
-            return Err(ApplyError::Tampered);
+        give(from, draft.as_bytes(), &model)?;
+        let flags = match (&now, replaces) {
+            (Some(now), true) => {
+                unmoved(&parent, name, now, change)?;
+                RenameFlags::empty()
+            }
+            (None, true) => return Err(ApplyError::Moved(Refusal::Gone)),
+            (_, false) => RenameFlags::NOREPLACE,
+        };
+        match rustix::fs::renameat_with(from, draft, &parent, name, flags) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Err(ApplyError::Moved(Refusal::AlreadyThere)),
+            Err(err) => Err(disk("put in place")(err.into())),
         }
-        give(&draft.file, &model)?;
-        // Bits that lend rights do not come home.
-        rustix::fs::fchmod(&draft.file, Mode::from_raw_mode(mode & 0o777))
-            .map_err(|err| disk("set the permissions of")(err.into()))?;
-        draft.file.sync_all().map_err(disk("write"))?;
-        draft.becomes(name, replaces, change)
-    }
-
-    fn link(&self, change: &Change, target: &[u8], replaces: bool) -> Result<bool, ApplyError> {
-        let (parent, name) = self.place(change)?;
-        let draft = draft_name();
-        rustix::fs::symlinkat(target, &parent, &draft).map_err(|err| disk("create")(err.into()))?;
-        let put = put(&parent, &draft, name, replaces, change);
-        if put.is_err() {
-            // Ours alone, and of no use.
-            rustix::fs::unlinkat(&parent, &draft, AtFlags::empty()).ok();
-        }
-        put
     }
 
     fn settle(&self, change: &Change, mode: u32) -> Result<bool, ApplyError> {
@@ -168,98 +152,28 @@ impl Writer<'_> {
     }
 
     fn place<'c>(&self, change: &'c Change) -> Result<(Directory, &'c [u8]), ApplyError> {
-        let moved = || ApplyError::Moved(check::Refusal::ParentMoved);
+        let moved = || ApplyError::Moved(Refusal::ParentMoved);
         let parent = self.project.holding(&change.path).map_err(disk("find"))?;
         Ok((parent.ok_or_else(moved)?, change.path.name().ok_or_else(moved)?))
     }
-}
-
-/// A file that is not there yet. Dropped, it never was.
-struct Draft<'d> {
-    parent: &'d Directory,
-    name: String,
-    file: File,
-}
-
-impl<'d> Draft<'d> {
-    fn new(parent: &'d Directory) -> Result<Self, ApplyError> {
-        let name = draft_name();
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(parent, &*name, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(|err| disk("create")(err.into()))?;
-        Ok(Self { parent, name, file: File::from(fd) })
-    }
-
-    fn becomes(self, name: &[u8], replaces: bool, change: &Change) -> Result<bool, ApplyError> {
-        put(self.parent, &self.name, name, replaces, change)
-    }
-}
-
-impl Drop for Draft<'_> {
-    fn drop(&mut self) {
-        // Gone already if it became what it should.
-        rustix::fs::unlinkat(self.parent, &*self.name, AtFlags::empty()).ok();
-    }
-}
-
-/// Gives a draft its name, over what the run started from or over nothing.
-fn put(
-    parent: &Directory,
-    draft: &str,
-    name: &[u8],
-    replaces: bool,
-    change: &Change,
-) -> Result<bool, ApplyError> {
-    if !replaces {
-        let flags = RenameFlags::NOREPLACE;
-        return match rustix::fs::renameat_with(parent, draft, parent, name, flags) {
-            Ok(()) => Ok(true),
-            Err(rustix::io::Errno::EXIST) => Err(ApplyError::Moved(check::Refusal::AlreadyThere)),
-            Err(err) => Err(disk("put in place")(err.into())),
-        };
-    }
-    let now = parent.look(name).map_err(disk("look at"))?;
-    unmoved(parent, name, &now.ok_or(ApplyError::Moved(check::Refusal::Gone))?, change)?;
-    rustix::fs::renameat(parent, draft, parent, name)
-        .map_err(|err| disk("put in place")(err.into()))?;
-    Ok(true)
 }
 
 fn unmoved(parent: &Directory, name: &[u8], now: &Seen, change: &Change) -> Result<(), ApplyError> {
     check::still(parent, name, now, change).map_err(disk("compare"))?.map_err(ApplyError::Moved)
 }
 
-/// The owner of what stands there, or of its directory: root applies for others.
-fn give(file: impl std::os::fd::AsFd, model: &Seen) -> Result<(), ApplyError> {
+/// Gives what we made to the owner of what stands there, or of its directory:
+/// root applies for others.
+fn give(parent: &Directory, name: &[u8], model: &Seen) -> Result<(), ApplyError> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
     let (uid, gid) = model.owner();
-    rustix::fs::fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))
+    let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+    rustix::fs::chownat(parent, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
         .map_err(|err| disk("give away")(err.into()))
 }
 
-fn copy(mut from: File, mut to: &File) -> io::Result<Digest> {
-    let mut hasher = Sha256::new();
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        let count = match from.read(&mut buffer) {
-            Ok(0) => return Ok(hasher.into()),
-            Ok(count) => count,
-            Err(err) if err.kind() == io::ErrorKind::Interrupted => continue,
-            Err(err) => return Err(err),
-        };
-        let piece = buffer.get(..count).unwrap_or_default();
-        hasher.update(piece);
-        to.write_all(piece)?;
-    }
-}
-
-fn draft_name() -> String {
-    format!(".sluice-{}", uuid::Uuid::now_v7())
-}
-
-fn disk(step: &'static str) -> impl Fn(io::Error) -> ApplyError {
+pub(super) fn disk(step: &'static str) -> impl Fn(io::Error) -> ApplyError {
     move |source| ApplyError::Disk { step, source }
 }
