@@ -27,6 +27,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use h2::Reason;
 use h2::server::{Builder, Connection};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time;
@@ -55,6 +56,7 @@ where
     let mut connection = shake_hands(client, ctx, websockets).await?;
     let mut signals = ctx.gateway.signals();
     let mut streams = FuturesUnordered::new();
+    let mut asked_once = false;
     let mut leaving = signals.draining();
     if leaving {
         connection.graceful_shutdown();
@@ -68,13 +70,17 @@ where
             asked = connection.accept() => match asked {
                 Some(Ok((request, respond))) => {
                     streams.push(answer(ctx, &outgoing, request, respond));
+                    asked_once = true;
+                    if streams.len() > MOST_ANSWERING {
+                        connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                    }
                     continue;
                 }
                 Some(Err(err)) => Turn::Ended(Err(err)),
                 None => Turn::Ended(Ok(())),
             },
             () = signals.changed() => Turn::Signalled,
-            () = time::sleep(patience(ctx, leaving)), if idle => Turn::Idle,
+            () = time::sleep(patience(ctx, asked_once, leaving)), if idle => Turn::Idle,
         };
         match turn {
             Turn::Answered(Afterwards { extended_connect, leave }) => {
@@ -144,9 +150,15 @@ where
     }
 }
 
-/// How long a connection without streams may stay.
-fn patience(ctx: &ConnectionContext, leaving: bool) -> Duration {
-    if leaving { GOODBYE } else { ctx.gateway.limits.idle() }
+/// How long a connection without streams may stay. The first head has less time:
+/// a client that connects to ask something has something to ask.
+fn patience(ctx: &ConnectionContext, asked_once: bool, leaving: bool) -> Duration {
+    let limits = &ctx.gateway.limits;
+    match (leaving, asked_once) {
+        (true, _) => GOODBYE,
+        (false, true) => limits.idle(),
+        (false, false) => limits.header().min(limits.idle()),
+    }
 }
 
 /// A client that closes without a goodbye is no news: most do.
@@ -170,6 +182,9 @@ const CONNECTION_WINDOW: u32 = 8 << 20;
 const SEND_BUFFER: usize = 128 << 10;
 /// Streams at a time. A client that wants more waits.
 const STREAMS: u32 = 128;
+/// Requests being answered, counting those whose stream is gone already. Only a
+/// client that cancels what it has just asked, over and over, gets there.
+const MOST_ANSWERING: usize = 2 * STREAMS as usize;
 /// Streams that were cancelled and not yet forgotten. A client that opens and
 /// cancels faster than this is hung up on (CVE-2023-44487).
 const RESET_STREAMS: usize = 64;

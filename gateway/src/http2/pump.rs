@@ -7,6 +7,7 @@ use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use bytes::Bytes;
 use h2::client::ResponseFuture;
@@ -166,7 +167,7 @@ impl<'e> Pump<'e> {
         let (parts, body) = response.into_parts();
         let mut response = http::Response::from_parts(parts, ());
         head::strip_response(&mut response);
-        self.exchange.answered(response.status().as_u16());
+        self.exchange.answered(response.status().as_u16(), Instant::now());
         note_grpc_status(self.exchange, response.headers());
         let size = head::fields_size(response.headers());
         self.exchange.meter().received(size).map_err(Broken::Refused)?;

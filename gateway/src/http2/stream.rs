@@ -87,7 +87,13 @@ impl Relay<'_> {
         }
         let mut again = true;
         loop {
-            let (upstream, opened) = match self.open(outgoing, body.is_none()).await {
+            // A client that cancels does not wait for a dial that may take long.
+            let opened = tokio::select! {
+                biased;
+                opened = self.open(outgoing, body.is_none()) => opened,
+                why = cancelled(&mut respond) => Err(Refusal::ClientGone(why)),
+            };
+            let (upstream, opened) = match opened {
                 Ok(opened) => opened,
                 Err(refusal) => {
                     afterwards.leave = matches!(refusal, Refusal::Dial(DialError::NotHttp2 { .. }));
@@ -167,6 +173,14 @@ impl Relay<'_> {
             }
             ended => ended,
         }
+    }
+}
+
+/// Resolves when the client does not want the answer any more.
+async fn cancelled(respond: &mut SendResponse<Bytes>) -> String {
+    match poll_fn(|cx| respond.poll_reset(cx)).await {
+        Ok(reason) => format!("it cancelled: {reason}"),
+        Err(err) => err.to_string(),
     }
 }
 

@@ -203,3 +203,33 @@ async fn a_connection_without_streams_is_closed_after_a_while() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+#[tokio::test]
+async fn a_client_that_cancels_does_not_wait_for_the_dial() {
+    // Accepts and never shakes hands.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let authority = crate::dial::testing::TestAuthority::new();
+    let dialer = authority.dialer(&[("allowed.test", listener.local_addr().unwrap())]);
+    let stage = crate::testing::Stage::with_dialer(&policy(ANY), Bounds::default(), dialer);
+    let (wire, serving) = super::world::plug_in(&stage.gateway);
+    let (mut client, connection) = h2::client::handshake(wire).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let (response, mut send) = client.send_request(get("/"), true).unwrap();
+    let dialled = listener.accept().await.unwrap();
+    send.send_reset(Reason::CANCEL);
+    drop((response, send, client));
+    connection.await.unwrap().unwrap();
+    serving.await.unwrap().unwrap();
+    drop(dialled);
+    let events = stage.events_of("request").await;
+    assert_eq!(events[0]["error.type"], "client_gone");
+}
+
+#[tokio::test]
+async fn a_connection_that_asks_nothing_is_closed() {
+    let bounds = Bounds { header: Duration::from_millis(50), ..Bounds::default() };
+    let mut world = World::with_bounds(&policy(ANY), bounds, ok).await;
+    while std::future::poll_fn(|cx| world.client.poll_ready(cx)).await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
