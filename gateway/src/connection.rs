@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::admit::HostPermit;
 use crate::gateway::Gateway;
+use crate::limits::LimitReached;
 use crate::record::{ConnectionRecord, Tally};
 use crate::refuse::{Denial, Refusal};
 
@@ -49,15 +50,23 @@ pub(super) enum Standing {
 /// Why every request of a connection is refused.
 #[derive(Clone, Debug)]
 pub(crate) enum Doom {
+    ConnectInside,
     Denied(Denial),
-    Misnamed { admitted: String, named: String },
+    Misnamed {
+        admitted: String,
+        named: String,
+    },
+    /// Not even its name may leave.
+    Spent(LimitReached),
 }
 
 impl Doom {
     pub(crate) fn refusal(&self) -> Refusal {
         match self.clone() {
+            Self::ConnectInside => Refusal::ConnectInside,
             Self::Denied(denial) => Refusal::Policy(denial),
             Self::Misnamed { admitted, named } => Refusal::NameMismatch { admitted, named },
+            Self::Spent(limit) => Refusal::BudgetSpent(limit),
         }
     }
 }

@@ -15,7 +15,7 @@
 //! | 4 terminate | [`crate::terminate`] |
 //! | 5 request | [`crate::request`], read by [`crate::http1`] or [`crate::http2`] |
 //! | 6 authorize | [`crate::authorize`] |
-//! | 7 inspect | [`crate::relay::Meter`]: budgets, while streaming |
+//! | 7 inspect | [`crate::inspect`] |
 //! | 8 dial | [`crate::dial`] |
 //! | 9 relay | [`crate::relay`] |
 //! | 10 record | [`crate::record`] |
@@ -23,6 +23,7 @@
 use std::sync::Arc;
 
 use audit::{Client, Handling};
+use certs::Alpn;
 use policies::{Destination, Host, HostName, Scheme};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -33,13 +34,14 @@ use crate::connection::{ConnectionContext, Doom};
 use crate::gateway::Gateway;
 use crate::http1::{self, Afterwards, Origin};
 use crate::http2;
+use crate::inspect::Meter;
 use crate::listen::Accepted;
 use crate::opening::hello::{self, Hello};
 use crate::opening::socks;
 use crate::opening::{self, Answer, By, Opened, Opening};
 use crate::record::ConnectionRecord;
 use crate::refuse::{Refusal, Reply};
-use crate::relay::{Inbox, Meter, Patience, Tunnel};
+use crate::relay::{Inbox, Patience, Tunnel};
 use crate::terminate::{Protocol, Terminated, check_name, protocols, terminate};
 
 /// Serves one connection, and records it and each of its requests once.
@@ -125,9 +127,16 @@ async fn inspect(
             }
         },
     };
-    let alpn = match &standing {
-        Ok(admitted) => protocols(&admitted.permit, &hello, &to, gateway).await,
-        Err(_) => certs::Alpn::H2OrHttp1,
+    let offered = match &standing {
+        Ok(admitted) => protocols(&admitted.permit, &hello, &to, gateway, record).await,
+        Err(_) => Ok(Alpn::H2OrHttp1),
+    };
+    let (standing, alpn) = match offered {
+        Ok(alpn) => (standing, alpn),
+        Err(Refusal::BudgetSpent(limit)) => {
+            (Err(note(Doom::Spent(limit), record)), Alpn::H2OrHttp1)
+        }
+        Err(refusal) => return Err(refusal),
     };
     let terminated = terminate(stream, hello, &leaf, alpn, gateway, record).await?;
 

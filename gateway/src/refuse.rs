@@ -10,6 +10,8 @@
 
 mod denial;
 mod reply;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 

@@ -4,6 +4,8 @@
 //! client understands. The leaf is the destination's, whatever name the client
 //! sent; a name that is not the destination's is refused, in the tunnel.
 
+use std::sync::Arc;
+
 use certs::{Alpn, Subject};
 use policies::{Destination, Host, HostName};
 use tokio::net::TcpStream;
@@ -13,15 +15,18 @@ use tokio_rustls::server::TlsStream;
 
 use crate::admit::HostPermit;
 use crate::connection::Doom;
+use crate::dial::cipher_name;
 use crate::gateway::Gateway;
+use crate::inspect::Meter;
 use crate::opening::hello::Hello;
+use crate::read_ahead::ReadAhead;
 use crate::record::ConnectionRecord;
 use crate::refuse::Refusal;
 
 /// A connection whose TLS ends here.
 #[derive(Debug)]
 pub(crate) struct Terminated {
-    pub(crate) stream: TlsStream<TcpStream>,
+    pub(crate) stream: TlsStream<ReadAhead<TcpStream>>,
     pub(crate) protocol: Protocol,
 }
 
@@ -45,22 +50,37 @@ pub(crate) fn check_name(hello: &Hello, to: &Destination) -> Result<(), Doom> {
 /// What to offer a client: what its upstream speaks, as far as it can be known.
 ///
 /// Nothing is translated between the two, so a client must not be given a
-/// protocol that its upstream does not speak.
+/// protocol that its upstream does not speak. To find out may take a connection,
+/// and that is the first thing to leave for this destination: its name is counted,
+/// and the connection is in the log, before it does.
 pub(crate) async fn protocols(
     permit: &HostPermit,
     hello: &Hello,
     to: &Destination,
-    gateway: &Gateway,
-) -> Alpn {
+    gateway: &Arc<Gateway>,
+    record: &mut ConnectionRecord,
+) -> Result<Alpn, Refusal> {
     if !hello.offers_h2 {
-        return Alpn::Http1;
+        return Ok(Alpn::Http1);
     }
-    match gateway.dialer.speaks_h2(permit, to).await {
+    let speaks_h2 = match gateway.dialer.known_to_speak_h2(to) {
+        Some(known) => Ok(known),
+        None => {
+            let meter = Meter::new(Arc::clone(gateway));
+            let counted = meter.sent(to.host.to_string().len());
+            record.tally().add(&meter.traffic());
+            counted?;
+            record.opened().await?;
+            gateway.dialer.speaks_h2(permit, to).await
+        }
+    };
+    Ok(match speaks_h2 {
         Ok(true) => Alpn::H2OrHttp1,
-        // A client that cannot be served is told so by its first request, in a
-        // protocol that every client speaks.
-        Ok(false) | Err(_) => Alpn::Http1,
-    }
+        Ok(false) => Alpn::Http1,
+        // A client that cannot be served is told so by its first request, in
+        // whatever protocol it speaks: nothing is going to be relayed.
+        Err(_) => Alpn::H2OrHttp1,
+    })
 }
 
 /// Finishes the handshake as `leaf`.
@@ -80,7 +100,8 @@ pub(crate) async fn terminate(
     let config = gateway.tls.config(&subject, alpn).map_err(|err| failed(&err))?;
     let server_name = hello.server_name.clone();
     let limit = gateway.limits.opening();
-    let handshake = StartHandshake::from_parts(hello.accepted, stream).into_stream(config);
+    let handshake =
+        StartHandshake::from_parts(hello.accepted, ReadAhead::new(stream)).into_stream(config);
     let stream = match time::timeout(limit, handshake).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(err)) => return Err(failed(&err)),
@@ -101,7 +122,7 @@ fn facts(session: &rustls::ServerConnection, server_name: Option<String>) -> aud
         Some(rustls::ProtocolVersion::TLSv1_2) => Some("1.2"),
         _ => None,
     };
-    let cipher = session.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str());
+    let cipher = session.negotiated_cipher_suite().map(|suite| cipher_name(suite.suite()));
     let protocol = session.alpn_protocol().map(String::from_utf8_lossy);
     let resumed = session.handshake_kind().map(|kind| kind == rustls::HandshakeKind::Resumed);
     audit::Tls {

@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::task::Context;
+use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -39,14 +40,11 @@ impl Buffers {
         Self { response: ResponseHead::default(), upstream_in, up: Vec::new(), down: Vec::new() }
     }
 
-    /// Gives back what a busy time took.
+    /// Gives their memory back, between two exchanges.
     pub(crate) fn shrink(&mut self) {
         self.upstream_in.clear();
         self.upstream_in.shrink();
-        for memory in [&mut self.up, &mut self.down] {
-            memory.clear();
-            memory.shrink_to(4 * 1024);
-        }
+        (self.up, self.down) = (Vec::new(), Vec::new());
     }
 }
 
@@ -55,6 +53,8 @@ impl Buffers {
 pub(crate) enum After {
     /// It has ended well and is to be closed.
     Close,
+    /// The same, while the client is still sending.
+    CloseUnread,
     /// It cannot go on, and the client must notice.
     Drop,
     KeepAlive,
@@ -198,11 +198,12 @@ impl Sent<'_> {
         };
 
         self.head_of_answer(&mut turn, response, client.patience).await?;
+        let answered_at = Instant::now();
         if response.status == 101 {
             self.check_upgrade(response).map_err(Lost::unanswered)?;
             let upgraded = self.upgrade(&mut turn, response, client.patience).await;
             (buffers.up, buffers.down) = (turn.up.out, turn.down.out);
-            exchange.answered(101);
+            exchange.answered(101, answered_at);
             return upgraded.map(|()| Answered::Upgraded).map_err(Lost::answered);
         }
 
@@ -215,11 +216,14 @@ impl Sent<'_> {
             && turn.upstream_in.is_empty()
             && answer != Framing::UntilClose
             && forward::upstream_stays(response);
-        let stays = matches!(afterwards, Afterwards::KeepAlive(_)) && turn.sending == Sending::Done;
+        let after = match (turn.sending, afterwards) {
+            (Sending::Done, Afterwards::KeepAlive(_)) => After::KeepAlive,
+            (Sending::Done, Afterwards::Close | Afterwards::Upgraded) => After::Close,
+            (Sending::Abandoned | Sending::Running, _) => After::CloseUnread,
+        };
         (buffers.up, buffers.down) = (turn.up.out, turn.down.out);
-        exchange.answered(status);
+        exchange.answered(status, answered_at);
         relayed.map_err(Lost::answered)?;
-        let after = if stays { After::KeepAlive } else { After::Close };
         Ok(Answered::Relayed { reusable, after })
     }
 

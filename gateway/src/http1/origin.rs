@@ -58,9 +58,8 @@ impl<'c> Origin<'c> {
     /// Records what could not be read, and says so.
     pub(crate) fn refuse(&mut self, refusal: &Refusal) -> Reply {
         match self {
-            Self::Each(Clear { last: Some((_, context)), .. }) | Self::One(context) => {
-                context.refuse(refusal)
-            }
+            Self::One(context) => context.refuse(refusal),
+            // It was for nobody we know, least of all for whom the last one was.
             Self::Each(clear) => clear.record.refused(refusal),
         }
     }
@@ -78,7 +77,12 @@ impl<'c> Origin<'c> {
 impl Clear<'_> {
     fn context(&mut self, asked: &Asked<'_>) -> Result<Arc<ConnectionContext>, Refusal> {
         if asked.method == b"CONNECT" {
-            return Err(Refusal::ConnectInside);
+            // Refused whoever it is for, but the record says who that was.
+            let to = Destination::parse_bytes(asked.target)?;
+            let (gateway, record) = (&self.gateway, &*self.record);
+            let doom = Doom::ConnectInside;
+            let context = ConnectionContext::doomed(doom, gateway, Scheme::Http, to, record);
+            return Ok(Arc::new(context));
         }
         if self.proxy && asked.target.first() == Some(&b'/') {
             let why = "this is a proxy; ask it for a whole URL, as in `GET http://example.com/`";

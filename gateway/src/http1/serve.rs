@@ -30,9 +30,6 @@ pub(crate) async fn serve<C: AsyncRead + AsyncWrite + Unpin>(
     let mut buffers = Buffers::new(gateway.limits.header_bytes());
     let mut head = RequestHead::default();
     loop {
-        if inbox.is_empty() {
-            inbox.shrink();
-        }
         match next_head(io, inbox, &mut head, &mut patience, origin, &mut buffers).await {
             Ok(true) => {}
             Ok(false) => return end(io).await,
@@ -45,13 +42,16 @@ pub(crate) async fn serve<C: AsyncRead + AsyncWrite + Unpin>(
         match one(client, &head, origin, &mut buffers).await {
             After::KeepAlive => {}
             After::Close => return end(io).await,
+            After::CloseUnread => return linger(io).await,
             After::Drop => return,
             After::Refused(reply) => {
                 let told = Told::by(&head);
                 if !told.stays {
                     return refuse_and_end(io, &reply, told).await;
                 }
-                if send_refusal(io, &reply, told).await.is_err() {
+                let sent = send_refusal(io, &reply, told);
+                // A client that does not read what it is told is not told more.
+                if !matches!(time::timeout(gateway.limits.idle(), sent).await, Ok(Ok(()))) {
                     return;
                 }
             }
@@ -106,7 +106,8 @@ async fn next_head<C: AsyncRead + Unpin>(
     buffers: &mut Buffers,
 ) -> Result<bool, Refusal> {
     let limits = &origin.gateway().limits;
-    patience.wait(limits.idle());
+    patience.wait(REST.min(limits.idle()));
+    let mut rested = REST >= limits.idle();
     let mut reading = Reading { io, inbox, searched: 0, longest: limits.header_bytes() };
     let mut begun = !reading.inbox.is_empty();
     if begun {
@@ -130,13 +131,22 @@ async fn next_head<C: AsyncRead + Unpin>(
             First::Idle(limit) | First::Total(limit) if begun => {
                 return Err(Refusal::OpeningTimeout { limit });
             }
+            First::Idle(rest) if !rested => {
+                rested = true;
+                buffers.shrink();
+                reading.inbox.shrink();
+                patience.wait(limits.idle().saturating_sub(rest));
+            }
             First::Idle(_) | First::Total(_) => return Ok(false),
             First::Signal if !origin.may_stay() => return Ok(false),
             First::Signal if patience.signals().draining() && !begun => return Ok(false),
-            First::Signal => buffers.shrink(),
+            First::Signal => {}
         }
     }
 }
+
+/// A connection that is silent for this long gives back what it can.
+const REST: Duration = Duration::from_secs(2);
 
 /// Takes a head that is there off the inbox.
 pub(crate) fn take_head(

@@ -11,8 +11,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::dial::UpstreamStream;
 use crate::http1::head;
+use crate::inspect::Meter;
 use crate::refuse::Refusal;
-use crate::relay::{Broken, Inbox, Meter, Pump};
+use crate::relay::{Broken, Inbox, Pump};
 
 /// The two sides of one exchange.
 pub(crate) struct Turn<'a, C> {

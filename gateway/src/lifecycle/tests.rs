@@ -4,5 +4,7 @@
 mod bounded;
 mod inside;
 mod relayed;
+mod sealed;
+mod verdicts;
 mod ways;
 mod world;

@@ -85,7 +85,8 @@ fn feed(
             // It takes no more until what it has is looked at.
             Ok(0) => break,
             Ok(_) => {}
-            Err(err) => return Err(HelloError::Gone(err)),
+            // Reading from memory fails for one reason: there is no room for more.
+            Err(_) => return Err(HelloError::TooLong),
         }
     }
     *fed = bytes.len() - rest.len();
@@ -95,6 +96,10 @@ fn feed(
         Err((why, mut alert)) => {
             let mut bytes = Vec::new();
             alert.write_all(&mut bytes).expect("writing to memory cannot fail");
+            // Not every mistake has an alert of its own.
+            if bytes.is_empty() {
+                bytes = self::alert(UNEXPECTED_MESSAGE);
+            }
             return Err(HelloError::Malformed { why, alert: bytes });
         }
     };
@@ -118,6 +123,7 @@ pub(crate) fn alert(description: u8) -> Vec<u8> {
 pub(crate) const DECODE_ERROR: u8 = 50;
 pub(crate) const ACCESS_DENIED: u8 = 49;
 pub(crate) const UNRECOGNIZED_NAME: u8 = 112;
+const UNEXPECTED_MESSAGE: u8 = 10;
 
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
@@ -170,3 +176,6 @@ fn counted<const N: usize>(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let count = count.iter().fold(0usize, |sum, byte| sum << 8 | usize::from(*byte));
     rest.split_at_checked(count)
 }
+
+#[cfg(test)]
+mod tests;

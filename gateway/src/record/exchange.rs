@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Instant;
 
 use audit::{Decision, Entry, Failure, Long, Name, Outcome, Text, Unavailable, Verdict};
 use policies::{Destination, Scheme};
@@ -11,8 +12,8 @@ use uuid::Uuid;
 use super::connection::Tally;
 use crate::dial::UpstreamFacts;
 use crate::gateway::Gateway;
+use crate::inspect::Meter;
 use crate::refuse::{Refusal, Reply};
-use crate::relay::Meter;
 use crate::request::{Asked, Request};
 
 /// One request that has begun and must end.
@@ -121,11 +122,11 @@ impl Exchange {
         }
     }
 
-    /// The head of the answer is there.
-    pub(crate) fn answered(&mut self, status: u16) {
+    /// The head of the answer was there at `at`.
+    pub(crate) fn answered(&mut self, status: u16, at: Instant) {
         if let Some(entry) = &mut self.entry {
             entry.http.status = Some(status);
-            entry.timing.first_byte = Some(entry.begun().elapsed().into());
+            entry.timing.first_byte = Some(at.saturating_duration_since(entry.begun()).into());
         }
     }
 

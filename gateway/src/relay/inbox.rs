@@ -19,8 +19,8 @@ pub(crate) struct Inbox {
     most: usize,
 }
 
-/// Room of an idle connection.
-const SMALL: usize = 8 * 1024;
+/// Room for most heads, and for all that an idle connection needs.
+const SMALL: usize = 4 * 1024;
 /// Room of a busy one, unless it is told otherwise: four TLS records.
 pub(crate) const LARGE: usize = 64 * 1024;
 
@@ -56,9 +56,9 @@ impl Inbox {
         }
     }
 
-    /// Gives back what a busy time took, if nothing is in it.
+    /// Gives its memory back, if nothing is in it.
     pub(crate) fn shrink(&mut self) {
-        if self.is_empty() && self.bytes.len() > SMALL {
+        if self.is_empty() {
             self.bytes = Vec::new();
         }
     }

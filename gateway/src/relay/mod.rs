@@ -8,13 +8,11 @@
 
 mod deadline;
 mod inbox;
-mod meter;
 mod patience;
 mod pump;
 mod tunnel;
 
 pub(crate) use inbox::Inbox;
-pub(crate) use meter::Meter;
 pub(crate) use patience::{First, Patience};
 pub(crate) use pump::{Broken, Pump};
 pub(crate) use tunnel::Tunnel;

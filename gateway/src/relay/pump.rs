@@ -256,3 +256,6 @@ fn poll_some<W: AsyncWrite + Unpin>(
 fn at_most(length: usize, left: u64) -> usize {
     usize::try_from(left).map_or(length, |left| left.min(length))
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,10 +10,10 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::inbox::Inbox;
-use super::meter::Meter;
 use super::patience::{First, Patience};
 use super::pump::{Broken, Pump};
 use crate::http1::framing::Framing;
+use crate::inspect::Meter;
 use crate::refuse::Refusal;
 
 /// Two sides, and what was already read from each.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -26,7 +27,7 @@ pub(super) struct World {
     pub(super) plain: TestServer,
     /// Every request head that reached an upstream.
     heard: Arc<Mutex<Vec<String>>>,
-    _authority: TestAuthority,
+    authority: TestAuthority,
 }
 
 /// What an upstream does with one request, of which it has the head.
@@ -45,6 +46,15 @@ impl World {
     }
 
     pub(super) async fn with_bounds(allow: &str, bounds: Bounds, script: Script) -> Self {
+        Self::scripted(&policy(allow), bounds, script).await
+    }
+
+    /// Under a policy that is written out.
+    pub(super) async fn under(policy: &str, script: Script) -> Self {
+        Self::scripted(policy, Bounds::default(), script).await
+    }
+
+    async fn scripted(policy: &str, bounds: Bounds, script: Script) -> Self {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&heard);
         let serve_tls = move |stream| answer(stream, script, Arc::clone(&log));
@@ -54,7 +64,7 @@ impl World {
         let config = authority.serving("allowed.test", &["http/1.1"]);
         let upstream = TestServer::tls(config, serve_tls).await;
         let plain = TestServer::tcp(serve_plain).await;
-        Self::of(allow, bounds, authority, upstream, plain, heard)
+        Self::of(policy, bounds, authority, upstream, plain, heard)
     }
 
     /// An upstream with a mind of its own.
@@ -67,22 +77,26 @@ impl World {
         let config = authority.serving("allowed.test", &["http/1.1"]);
         let upstream = TestServer::tls(config, |_| std::future::ready(())).await;
         let plain = TestServer::tcp(serve).await;
-        Self::of(allow, bounds, authority, upstream, plain, Arc::default())
+        Self::of(&policy(allow), bounds, authority, upstream, plain, Arc::default())
     }
 
     fn of(
-        allow: &str,
+        policy: &str,
         bounds: Bounds,
         authority: TestAuthority,
         upstream: TestServer,
         plain: TestServer,
         heard: Arc<Mutex<Vec<String>>>,
     ) -> Self {
-        let hosts =
-            [("allowed.test", upstream.at), ("plain.test", plain.at), ("tcp.test", plain.at)];
-        let dialer = authority.dialer(&hosts);
-        let stage = Stage::with_dialer(&policy(allow), bounds, dialer);
-        Self { stage, upstream, plain, heard, _authority: authority }
+        let dialer = authority.dialer(&[
+            ("allowed.test", upstream.at),
+            // Its certificate is for another name.
+            ("wrong.test", upstream.at),
+            ("plain.test", plain.at),
+            ("tcp.test", plain.at),
+        ]);
+        let stage = Stage::with_dialer(policy, bounds, dialer);
+        Self { stage, upstream, plain, heard, authority }
     }
 
     pub(super) fn gateway(&self) -> &Arc<Gateway> {
@@ -138,19 +152,18 @@ impl World {
         name: Option<&str>,
         alpn: &[&str],
     ) -> std::io::Result<TlsStream<TcpStream>> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.gateway().tls.authority().certificate().clone()).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
-        config.enable_sni = name.is_some();
-        let name = name.unwrap_or("allowed.test").to_owned();
-        let connector = TlsConnector::from(Arc::new(config));
-        connector.connect(ServerName::try_from(name).unwrap(), stream).await
+        let root = self.gateway().tls.authority().certificate().clone();
+        connect_tls(stream, root, name, alpn).await
+    }
+
+    /// TLS on a connection, as a client that trusts the upstream's authority.
+    pub(super) async fn handshake_upstream(
+        &self,
+        stream: TcpStream,
+        name: &str,
+    ) -> std::io::Result<TlsStream<TcpStream>> {
+        let root = &self.authority.settings().roots.files[0];
+        connect_tls(stream, CertificateDer::from_pem_file(root).unwrap(), Some(name), &[]).await
     }
 
     /// The closing records of every request, once nothing is under way.
@@ -187,6 +200,27 @@ impl Event {
 
 pub(super) fn policy(allow: &str) -> String {
     format!("version: 1\nname: test\nnet:\n  enabled: true\n  allow: [{allow}]\n")
+}
+
+async fn connect_tls(
+    stream: TcpStream,
+    root: CertificateDer<'static>,
+    name: Option<&str>,
+    alpn: &[&str],
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(root).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    config.enable_sni = name.is_some();
+    let name = name.unwrap_or("allowed.test").to_owned();
+    let connector = TlsConnector::from(Arc::new(config));
+    connector.connect(ServerName::try_from(name).unwrap(), stream).await
 }
 
 async fn answer<S>(mut stream: S, script: Script, heard: Arc<Mutex<Vec<String>>>)

@@ -1,4 +1,8 @@
-//! Counts what one request or tunnel sends and receives.
+//! Step 7 of 10: what is looked at while bytes go by.
+//!
+//! Budgets, so far: a [`Meter`] stands in the way of every byte of a request, an
+//! answer or a tunnel, and is asked before it is sent. It never holds bytes back
+//! to look at them later, so inspecting takes no memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
