@@ -1,6 +1,6 @@
 //! The gateway as a whole: built, serving, drained.
 //!
-//! [`Server::start`] is one straight list. Its order matters: what could refuse
+//! [`Server::start`] and [`build`] are one straight list. Its order matters: what could refuse
 //! to start comes first and leaves nothing behind, and the sandbox's listeners
 //! come last, so that nobody is let in before everything stands.
 
@@ -27,6 +27,7 @@ use crate::lifecycle;
 use crate::limits::Limits;
 use crate::listen::{self, BindError, Bound, Inherited, Way};
 use crate::metrics::Metrics;
+use crate::open_files;
 use crate::phase::{Phase, reached};
 use crate::policy_file::{PolicyError, PolicyFile, ReadPolicy};
 use crate::selfcheck::{self, Unsafe};
@@ -80,36 +81,20 @@ pub enum Drained {
 
 impl Server {
     /// Builds everything and begins to serve.
-    pub async fn start(config: Config, mut inherited: Inherited) -> Result<Self, StartError> {
+    pub async fn start(config: Config, inherited: Inherited) -> Result<Self, StartError> {
         selfcheck::check(config.topology)?;
         let control = ControlSocket::bind(&config.control)?;
         let log = open_log(&config)?;
-        let policy_file = PolicyFile::new(config.policy.clone(), config.observe);
-        let ReadPolicy { policy, hash } = read_policy(&policy_file, &log).await?;
-        let tls = Serving::new(Arc::new(authority(&config)?))?;
-        let dialer = Dialer::new(config.upstream)?;
-        let limits = Limits::new(config.limits, &policy.net.limits);
-        let bound = listen::bind(&config.listen, &config.dns, &mut inherited)?;
-
-        let listening = listening(&bound)?;
-        let policy = PolicyCell::new(policy, hash.as_str());
-        let gateway = Arc::new(Gateway::new(policy, tls, dialer, log, limits, Metrics::new()));
-        let controller =
-            Arc::new(Controller::new(Arc::clone(&gateway), policy_file, listening.clone()));
-
-        let mut others = JoinSet::new();
-        others.spawn(control::serve(control, Arc::clone(&controller)));
-        let names = Arc::new(NameServer::new(Arc::clone(&gateway), config.dns));
-        serve_names(names, bound.names_udp, bound.names_tcp, &mut others)?;
-
-        let mut doors = Vec::new();
-        for (way, listener) in bound.connections {
-            doors.push((way, TcpListener::from_std(listener)?));
+        match build(config, control, log.clone(), inherited).await {
+            Ok(server) => Ok(server),
+            Err(err) => {
+                // The log says in order that nothing was served.
+                if let Err(unclosed) = log.close().await {
+                    warn!(%unclosed, "the audit log was not closed");
+                }
+                Err(err)
+            }
         }
-        let phases = controller.phases();
-        let accepting = listen::listen(doors, Arc::clone(&gateway), lifecycle::serve, phases);
-        let accepting = tokio::spawn(accepting);
-        Ok(Self { gateway, controller, listening, accepting, others })
     }
 
     /// Every socket that the sandbox can reach.
@@ -161,6 +146,42 @@ impl Server {
     }
 }
 
+/// The rest of the start, with a log to record it in.
+async fn build(
+    config: Config,
+    control: ControlSocket,
+    log: Log,
+    mut inherited: Inherited,
+) -> Result<Server, StartError> {
+    let policy_file = PolicyFile::new(config.policy.clone(), config.observe);
+    let ReadPolicy { policy, hash } = read_policy(&policy_file, &log).await?;
+    let tls = Serving::new(Arc::new(authority(&config)?))?;
+    let dialer = Dialer::new(config.upstream)?;
+    let limits = Limits::new(config.limits, &policy.net.limits);
+    open_files::make_room_for(limits.bounds().connections);
+    let bound = listen::bind(&config.listen, &config.dns, &mut inherited)?;
+
+    let listening = listening(&bound)?;
+    let policy = PolicyCell::new(policy, hash.as_str());
+    let gateway = Arc::new(Gateway::new(policy, tls, dialer, log, limits, Metrics::new()));
+    let controller =
+        Arc::new(Controller::new(Arc::clone(&gateway), policy_file, listening.clone()));
+
+    let mut others = JoinSet::new();
+    others.spawn(control::serve(control, Arc::clone(&controller)));
+    let names = Arc::new(NameServer::new(Arc::clone(&gateway), config.dns));
+    serve_names(names, bound.names_udp, bound.names_tcp, &mut others)?;
+
+    let mut doors = Vec::new();
+    for (way, listener) in bound.connections {
+        doors.push((way, TcpListener::from_std(listener)?));
+    }
+    let phases = controller.phases();
+    let accepting = listen::listen(doors, Arc::clone(&gateway), lifecycle::serve, phases);
+    let accepting = tokio::spawn(accepting);
+    Ok(Server { gateway, controller, listening, accepting, others })
+}
+
 fn open_log(config: &Config) -> Result<Log, StartError> {
     let options = Options {
         writer: Text::constant(concat!("sluice-gateway ", env!("CARGO_PKG_VERSION"))),
@@ -194,7 +215,6 @@ async fn read_policy(file: &PolicyFile, log: &Log) -> Result<ReadPolicy, StartEr
         Err(err) => {
             let detail = format_args!("{err}").into();
             log.record_safely(PolicyRefused { file: Some(path), detail, kept: None }).await?;
-            log.close().await?;
             Err(err.into())
         }
     }

@@ -289,6 +289,8 @@ fn a_directory_that_others_can_read_is_no_start() {
 fn help_and_version_are_for_people() {
     let place = Place::new("{proxy: 127.0.0.1:0}", "");
     let help = place.run(&["--help"]);
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    let help: Vec<&str> = help.lines().map(str::trim_end).collect();
     expect_test::expect![[r#"
         The one way out of a sandbox.
 
@@ -299,29 +301,34 @@ fn help_and_version_are_for_people() {
         Options:
               --config <FILE>
                   Settings file
-          
+
                   [env: SLUICE_GATEWAY_CONFIG=]
                   [default: /etc/sluice/gateway.yaml]
 
               --observe
                   Let pass what no rule names, and record it as `would_deny`. The policy must permit it
-          
+
                   [env: SLUICE_GATEWAY_OBSERVE=]
+
+              --lifeline
+                  Stop when standard input ends: whoever holds its other end is gone
+
+                  [env: SLUICE_GATEWAY_LIFELINE=]
 
               --check
                   Check settings and policy, print what would run, and exit
-          
+
                   [env: SLUICE_GATEWAY_CHECK=]
 
               --log <FILTER>
                   What to log, such as `info` or `gateway=debug`
-          
+
                   [env: SLUICE_GATEWAY_LOG=]
                   [default: info]
 
               --log-format <FORMAT>
                   How to log
-          
+
                   [env: SLUICE_GATEWAY_LOG_FORMAT=]
                   [default: text]
                   [possible values: json, text]
@@ -330,9 +337,28 @@ fn help_and_version_are_for_people() {
                   Print help (see a summary with '-h')
 
           -V, --version
-                  Print version
-    "#]].assert_eq(&String::from_utf8_lossy(&help.stdout));
+                  Print version"#]].assert_eq(&help.join("\n"));
     let (code, words) = said(&place.run(&["--log", "gateway=loud"]));
     assert_eq!(code, Some(2));
     assert!(words.contains("`gateway=loud` is not a log filter"), "{words}");
+}
+
+#[test]
+fn every_flag_has_a_variable() {
+    let place = Place::new("{proxy: 127.0.0.1:0}", "");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice-gateway"));
+    command.env("SLUICE_GATEWAY_CONFIG", place.path("gateway.yaml"));
+    command.env("SLUICE_GATEWAY_CHECK", "1").env("SLUICE_GATEWAY_LOG_FORMAT", "json");
+    let output = command.output().expect("the program can be started");
+    let words = String::from_utf8_lossy(&output.stdout);
+    assert!(words.contains("policy    program ("), "{words}");
+    assert!(!place.path("audit").exists(), "checking leaves nothing behind");
+
+    let (code, words) =
+        said(&command.env("SLUICE_GATEWAY_OBSERVE", "1").output().expect("as before"));
+    assert_eq!(code, Some(2));
+    assert_eq!(
+        words,
+        "sluice-gateway: observing is not permitted; the policy would need `overrides: {observe: true}`\n"
+    );
 }

@@ -71,9 +71,10 @@ impl Question {
         })
     }
 
-    /// The name as a record shows it: ASCII, odd bytes escaped, no dot at the end.
+    /// The name as a record shows it: lower-case ASCII, odd bytes escaped, no dot at
+    /// the end. The case a client chose means nothing, and searches go by lower case.
     pub(super) fn name(&self) -> String {
-        let mut name = self.query.name().to_ascii();
+        let mut name = self.query.name().to_ascii().to_ascii_lowercase();
         if name.len() > 1 && name.ends_with('.') {
             name.pop();
         }

@@ -6,6 +6,8 @@ use hickory_proto::op::{Message, MessageType, OpCode, Query};
 use hickory_proto::rr::{Name, RecordType};
 
 use super::*;
+use crate::dial::testing::{Script, TestAuthority};
+use crate::limits::Bounds;
 use crate::testing::{ALLOWED_TEST, Stage};
 
 const SETTINGS: config::Dns =
@@ -61,10 +63,27 @@ async fn every_name_is_answered_with_the_address_that_was_asked_and_recorded() {
         .collect();
     expect_test::expect![[r#"
         allowed.test NOERROR - -
-        c2VjcmV0.evil.test NOERROR deny no_rule
+        c2vjcmv0.evil.test NOERROR deny no_rule
         127.0.0.1 NOERROR deny no_rule
         a\040b.test NOERROR deny bad_authority"#]]
     .assert_eq(&told.join("\n"));
+}
+
+// ATTACKS D1: the same, seen from the other side.
+#[tokio::test]
+async fn no_question_ever_reaches_a_resolver() {
+    let resolver = Script::new().then("allowed.test", &["192.0.2.1"]);
+    let authority = TestAuthority::new();
+    let dialer = authority.dialer_asking(Arc::clone(&resolver));
+    let stage = Stage::with_dialer(ALLOWED_TEST, Bounds::default(), dialer);
+    let (_server, at) = start(&stage, SETTINGS).await;
+    for name in ["allowed.test.", "c2VjcmV0.evil.test."] {
+        for record in [RecordType::A, RecordType::AAAA, RecordType::TXT, RecordType::ANY] {
+            ask_udp(at, &question(name, record)).await;
+        }
+    }
+    assert_eq!(resolver.asked(), Vec::<String>::new());
+    assert_eq!(stage.events_of("dns").await.len(), 8);
 }
 
 #[tokio::test]
