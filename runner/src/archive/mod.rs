@@ -6,6 +6,7 @@
 //! one leaves nothing. An archive we make holds only what is below its root: no
 //! link is followed, and a link that leads out is refused by name.
 
+mod names;
 mod pack;
 #[cfg(test)]
 mod tests;
@@ -59,6 +60,8 @@ impl Moved {
 pub enum ArchiveError {
     #[error("cannot {step} {path}")]
     Disk { step: &'static str, path: TreePath, source: io::Error },
+    #[error("the archive has an extended header that we do not read")]
+    Header,
     #[error("{path} is a {what}, which is not copied")]
     Kind { path: TreePath, what: &'static str },
     #[error("there are more than {limit} bytes to copy")]

@@ -135,6 +135,47 @@ fn what_stands_there_is_replaced_but_never_followed() {
 }
 
 #[test]
+fn names_of_any_length_and_headers_that_change_what_follows_are_refused() {
+    let long = vec![b'n'; 100_000];
+    refused(
+        &[
+            entry(EntryType::GNULongName, b"././@LongLink", b"", &long),
+            entry(EntryType::Regular, b"n", b"", b""),
+        ],
+        expect!["the archive has an extended header that we do not read"],
+    );
+    refused(
+        &[
+            entry(EntryType::XHeader, b"pax", b"", b"13 size=1024\n"),
+            entry(EntryType::Regular, b"n", b"", b""),
+        ],
+        expect!["the archive has an extended header that we do not read"],
+    );
+    refused(
+        &[
+            entry(EntryType::XHeader, b"pax", b"", b"16 path=../evil\n"),
+            entry(EntryType::Regular, b"n", b"", b"x"),
+        ],
+        expect!["`../evil` is not a path inside the workspace: write it relative, without `..`"],
+    );
+    refused(
+        &[
+            entry(EntryType::GNULongLink, b"././@LongLink", b"", b"../precious\0"),
+            entry(EntryType::Symlink, b"way", b"fine", b""),
+        ],
+        expect!["way is a link to ../precious, which leads out"],
+    );
+    let home = tempfile::tempdir().unwrap();
+    let named = [
+        entry(EntryType::XGlobalHeader, b"pax", b"", b"17 comment=hello\n"),
+        entry(EntryType::XHeader, b"pax", b"", b"17 path=new/name\n"),
+        entry(EntryType::Regular, b"old", b"", b"x"),
+    ];
+    into(home.path(), &named).unwrap();
+    assert_eq!(fs::read(home.path().join("new/name")).unwrap(), b"x");
+}
+
+#[test]
 fn too_much_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let limits = ArchiveLimits { bytes: 3, ..ArchiveLimits::default() };

@@ -7,6 +7,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use tar::{Archive, Entry, EntryType};
 
+use super::names::Names;
 use super::{ArchiveError, ArchiveLimits, Moved, disk, tar_failed};
 use crate::workspace::removal::remove_all;
 use crate::workspace::tree::Directory;
@@ -40,13 +41,17 @@ fn read(from: impl Read, stage: &Directory, limits: &ArchiveLimits) -> Result<Mo
     let mut archive = Archive::new(from);
     let mut moved = Moved::default();
     let mut links = Vec::new();
-    for entry in archive.entries().map_err(tar_failed)? {
+    let mut names = Names::default();
+    // Raw: the library would read a name of any length into memory.
+    for entry in archive.entries().map_err(tar_failed)?.raw(true) {
         let mut entry = entry.map_err(tar_failed)?;
         let kind = entry.header().entry_type();
-        if kind == EntryType::XGlobalHeader {
+        if names.take(kind, &mut entry)? {
             continue;
         }
-        let path = TreePath::parse(&entry.path_bytes())?;
+        let Names { path, link } = std::mem::take(&mut names);
+        let path = path.unwrap_or_else(|| entry.header().path_bytes().into_owned());
+        let path = TreePath::parse(&path)?;
         if path.depth() > limits.depth {
             return Err(ArchiveError::Nested { path });
         }
@@ -61,7 +66,9 @@ fn read(from: impl Read, stage: &Directory, limits: &ArchiveLimits) -> Result<Mo
                 continue;
             }
             EntryType::Symlink => {
-                let target = entry.link_name_bytes().unwrap_or_default().into_owned();
+                let target = link
+                    .or_else(|| Some(entry.header().link_name_bytes()?.into_owned()))
+                    .unwrap_or_default();
                 if leads_out(&path, &target) {
                     let target = Quoted(&target).to_string();
                     return Err(ArchiveError::LinkOut { path, target });

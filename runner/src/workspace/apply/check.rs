@@ -179,7 +179,7 @@ fn becomes_directory(change: &Change) -> bool {
 /// What may not be applied, whatever the host looks like.
 fn forbidden(changes: &Changes, change: &Change) -> Option<Refusal> {
     let path = &change.path;
-    if is_protected(changes, path) {
+    if is_protected(changes, change) {
         return Some(Refusal::Protected);
     }
     if denied(&changes.deny, path) {
@@ -195,15 +195,16 @@ fn forbidden(changes: &Changes, change: &Change) -> Option<Refusal> {
 
 /// Names are compared without regard to case: a project may live on a file
 /// system that does the same, and `.GIT` is then `.git`.
-fn is_protected(changes: &Changes, path: &TreePath) -> bool {
+fn is_protected(changes: &Changes, change: &Change) -> bool {
     let folded = |path: &TreePath| TreePath::parse(&path.as_bytes().to_ascii_lowercase());
-    let Ok(lower) = folded(path) else { return true };
+    let Ok(lower) = folded(&change.path) else { return true };
     let gits = lower.parts().any(|part| part == b".git");
     gits || changes.protect.iter().any(|protect| {
         let Ok(protect) = folded(&TreePath::from(protect)) else { return true };
         lower.is_within(&protect)
-            // Removing or replacing what holds it would be a way around.
-            || protect.is_within(&lower)
+            // Removing or replacing what holds it would be a way around; that
+            // there is a directory is not.
+            || protect.is_within(&lower) && !change.after.as_ref().is_some_and(Node::is_directory)
     })
 }
 

@@ -163,6 +163,32 @@ fn what_the_policy_keeps_is_never_applied() {
 }
 
 #[test]
+fn what_holds_a_protected_path_may_come_but_not_go() {
+    let Some(mounted) = Mounted::new(&[], fill) else { return };
+    let mut changes = mounted.changes().unwrap();
+    fs::create_dir(mounted.merged().join("tools")).unwrap();
+    fs::write(mounted.merged().join("tools/other"), "x").unwrap();
+    fs::remove_dir_all(mounted.merged().join("dir")).unwrap();
+    changes.changes = mounted.changes().unwrap().changes;
+    changes.protect = ["tools/build", "dir/sub"]
+        .iter()
+        .map(|path| policies::RelativePath::parse(path).unwrap())
+        .collect();
+    let checked = check(&changes, &[], &opened(mounted.project())).unwrap();
+    let told: String = checked
+        .refused
+        .iter()
+        .map(|refused| format!("{}: {}\n", refused.path, refused.why))
+        .collect();
+    expect![[r#"
+        dir: the policy protects this path
+        dir/sub: the policy protects this path
+        dir/sub/two: the policy protects this path
+    "#]]
+    .assert_eq(&told);
+}
+
+#[test]
 fn a_link_that_took_a_directorys_place_is_not_written_through() {
     let outside = tempfile::tempdir().unwrap();
     let mounted = check_that(
