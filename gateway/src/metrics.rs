@@ -5,11 +5,13 @@
 //! place to write secrets. Rules change with the policy, so they are bounded
 //! too: beyond [`MOST_SERIES`] series a rule is counted as `other`.
 
+mod labels;
+
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use audit::{Outcome, WayIn};
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text};
+use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -17,6 +19,10 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::dial::UpstreamFacts;
+use labels::{
+    ConnectionLabels, OutcomeLabel, OutcomeLabels, QuestionLabels, RequestLabels, StepLabels,
+    UpstreamLabels, WayLabel, WayLabels,
+};
 
 /// How many series the requests may have.
 const MOST_SERIES: usize = 1024;
@@ -226,87 +232,6 @@ impl Default for Metrics {
 /// From a millisecond to a minute or so.
 fn durations() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.5, 13))
-}
-
-#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct RequestLabels {
-    code: &'static str,
-    rule: String,
-    outcome: OutcomeLabel,
-}
-
-#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct OutcomeLabels {
-    outcome: OutcomeLabel,
-}
-
-#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct WayLabels {
-    way: WayLabel,
-}
-
-#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct ConnectionLabels {
-    way: WayLabel,
-    outcome: OutcomeLabel,
-}
-
-#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct StepLabels {
-    step: &'static str,
-}
-
-#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct UpstreamLabels {
-    reused: &'static str,
-}
-
-#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct QuestionLabels {
-    record: &'static str,
-    response: &'static str,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct OutcomeLabel(Outcome);
-
-impl std::hash::Hash for OutcomeLabel {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.0.as_str().hash(state);
-    }
-}
-
-impl EncodeLabelValue for OutcomeLabel {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
-        EncodeLabelValue::encode(&self.0.as_str(), encoder)
-    }
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct WayLabel(WayIn);
-
-impl WayLabel {
-    fn as_str(self) -> &'static str {
-        match self.0 {
-            WayIn::CapturedHttp => "captured_http",
-            WayIn::CapturedHttps => "captured_https",
-            WayIn::Dns => "dns",
-            WayIn::Proxy => "proxy",
-            WayIn::Socks5 => "socks5",
-        }
-    }
-}
-
-impl std::hash::Hash for WayLabel {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.as_str().hash(state);
-    }
-}
-
-impl EncodeLabelValue for WayLabel {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
-        EncodeLabelValue::encode(&self.as_str(), encoder)
-    }
 }
 
 #[cfg(test)]

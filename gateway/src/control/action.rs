@@ -12,9 +12,8 @@ use tokio::sync::{Mutex, watch};
 use tokio::task;
 use tracing::{info, warn};
 
-use super::status::{
-    AuditStatus, Counts, Holds, Listening, PolicyStatus, Reloaded, Status, WrittenProblem,
-};
+use super::error::ActionError;
+use super::status::{AuditStatus, Counts, Holds, Listening, PolicyStatus, Reloaded, Status};
 use crate::gateway::Gateway;
 use crate::metrics::Standing;
 use crate::phase::{Phase, Phases};
@@ -53,17 +52,6 @@ pub(crate) enum Answer {
     Metrics(String),
     Reloaded(Reloaded),
     Status(Box<Status>),
-}
-
-/// Why an action was not carried out.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ActionError {
-    #[error("the gateway is stopping, and takes no policy any more")]
-    Draining,
-    #[error("the policy was refused, and the one before it stays: {}", in_short(.0))]
-    Policy(#[from] PolicyError),
-    #[error("what cannot be recorded is not done: {0}")]
-    Unrecorded(#[from] Unavailable),
 }
 
 /// Carries out actions, on one gateway.
@@ -300,49 +288,5 @@ impl Caller {
             Self::Peer { uid } => format_args!("uid:{uid}").into(),
             Self::Signal => Text::constant("signal"),
         }
-    }
-}
-
-impl ActionError {
-    /// A stable code, and the status it is sent with.
-    pub(super) fn told(&self) -> (u16, &'static str) {
-        match self {
-            Self::Draining => (409, "draining"),
-            Self::Policy(_) => (422, "policy_refused"),
-            Self::Unrecorded(_) => (503, "audit_unavailable"),
-        }
-    }
-
-    /// Everything that is wrong with the policy, if that was it.
-    pub(super) fn problems(&self) -> Vec<WrittenProblem> {
-        match self {
-            Self::Policy(PolicyError::Problems(problems)) => {
-                problems.iter().map(WrittenProblem::from).collect()
-            }
-            Self::Policy(PolicyError::Beyond(beyond)) => {
-                beyond.iter().map(|one| WrittenProblem::whole(one.to_string())).collect()
-            }
-            Self::Policy(other @ (PolicyError::Read { .. } | PolicyError::TooLarge { .. })) => {
-                vec![WrittenProblem::whole(with_cause(other))]
-            }
-            Self::Draining | Self::Unrecorded(_) => Vec::new(),
-        }
-    }
-}
-
-/// Without the problems themselves, which stand beside it.
-fn in_short(err: &PolicyError) -> String {
-    let count = match err {
-        PolicyError::Beyond(beyond) => beyond.len(),
-        PolicyError::Problems(problems) => problems.len(),
-        PolicyError::Read { .. } | PolicyError::TooLarge { .. } => return with_cause(err),
-    };
-    if count == 1 { "it has 1 problem".to_owned() } else { format!("it has {count} problems") }
-}
-
-fn with_cause(err: &dyn std::error::Error) -> String {
-    match err.source() {
-        Some(cause) => format!("{err}: {cause}"),
-        None => err.to_string(),
     }
 }

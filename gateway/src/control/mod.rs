@@ -13,12 +13,14 @@
 
 mod action;
 mod client;
+mod error;
 mod serve;
 mod socket;
 mod status;
 
-pub(crate) use action::{Action, ActionError, Caller, Controller};
+pub(crate) use action::{Action, Caller, Controller};
 pub use client::{Client, ClientError};
+pub(crate) use error::ActionError;
 pub(crate) use serve::serve;
 pub(crate) use socket::ControlSocket;
 pub use socket::SocketError;

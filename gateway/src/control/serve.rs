@@ -19,7 +19,8 @@ use tokio::sync::Semaphore;
 use tokio::time;
 use tracing::debug;
 
-use super::action::{Action, ActionError, Answer, Caller, Controller};
+use super::action::{Action, Answer, Caller, Controller};
+use super::error::ActionError;
 use super::socket::ControlSocket;
 use super::status::Refused;
 use crate::listen::back_off;

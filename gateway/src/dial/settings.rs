@@ -4,7 +4,7 @@
 //! metadata address, credentials are read. The file as written is the business
 //! of `config`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -35,8 +35,8 @@ pub(crate) enum Servers {
 /// Where names live that are not looked up: one by one, or all below a name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pins {
-    exact: HashMap<HostName, Pin>,
-    below: HashMap<HostName, Pin>,
+    exact: BTreeMap<HostName, Pin>,
+    below: BTreeMap<HostName, Pin>,
 }
 
 impl Pins {

@@ -97,11 +97,9 @@ impl Bound {
         };
         match door {
             Door::Address(address) => {
-                let by_udp = udp(*address)?;
-                // The same port for both, also when the kernel chose it.
-                let local = by_udp.local_addr().unwrap_or(*address);
+                let (by_udp, by_tcp, local) = both(*address)?;
                 answerable(Ok(local))?;
-                self.names_tcp.push(tcp(local)?);
+                self.names_tcp.push(by_tcp);
                 self.names_udp.push(by_udp);
             }
             Door::Inherited(fd) => {
@@ -121,6 +119,22 @@ impl Bound {
         }
         Ok(())
     }
+}
+
+/// UDP and TCP on one port, also when the kernel chooses it. It chooses for UDP
+/// and knows nothing of TCP, so then it is asked a few times.
+fn both(address: SocketAddr) -> Result<(UdpSocket, TcpListener, SocketAddr), BindError> {
+    let tries = if address.port() == 0 { 16 } else { 1 };
+    let mut last = None;
+    for _ in 0..tries {
+        let by_udp = udp(address)?;
+        let local = by_udp.local_addr().unwrap_or(address);
+        match tcp(local) {
+            Ok(by_tcp) => return Ok((by_udp, by_tcp, local)),
+            Err(err) => last = Some(err),
+        }
+    }
+    Err(last.expect("there is at least one try"))
 }
 
 fn listening(fd: &Fd, listener: TcpListener) -> Result<TcpListener, BindError> {
