@@ -48,6 +48,7 @@ pub(crate) use http1::Http1Upstream;
 pub(crate) use http2::Http2Upstream;
 pub(crate) use settings::{Credentials, Pin, Pins, Servers, Settings, Timeouts, UpstreamProxy};
 pub(crate) use stream::UpstreamStream;
+pub(crate) use tls::cipher_name;
 
 use crate::admit::HostPermit;
 use crate::authorize::RequestPermit;
@@ -84,6 +85,11 @@ impl Dialer {
             speaks: Arc::new(Speaks::new()),
             settings,
         })
+    }
+
+    /// Whether the upstream speaks HTTP/2, if that is known without connecting.
+    pub(crate) fn known_to_speak_h2(&self, to: &Destination) -> Option<bool> {
+        self.speaks.http2(to)
     }
 
     /// Whether the upstream speaks HTTP/2: from memory, or by connecting now and

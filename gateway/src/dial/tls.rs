@@ -10,7 +10,7 @@ use std::sync::Arc;
 use audit::Digest;
 use policies::{Destination, Host};
 use rustls::pki_types::ServerName;
-use rustls::{CertificateError, ClientConfig, HandshakeKind, ProtocolVersion};
+use rustls::{CertificateError, CipherSuite, ClientConfig, HandshakeKind, ProtocolVersion};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -65,7 +65,7 @@ fn facts(stream: &Tls) -> TlsFacts {
         },
         cipher: session
             .negotiated_cipher_suite()
-            .and_then(|suite| suite.suite().as_str())
+            .map(|suite| cipher_name(suite.suite()))
             .unwrap_or("unknown"),
         alpn: match session.alpn_protocol() {
             Some(b"h2") => Some("h2"),
@@ -80,6 +80,8 @@ fn facts(stream: &Tls) -> TlsFacts {
 /// Why an upstream's certificate is not believed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Distrust {
+    /// What `openssl req -x509` makes, unless told otherwise.
+    Authority,
     BadSignature,
     Expired,
     Invalid,
@@ -93,6 +95,9 @@ pub(crate) enum Distrust {
 impl Distrust {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
+            Self::Authority => {
+                "it is an authority's own certificate; issue the server one that is not (CA:FALSE)"
+            }
             Self::BadSignature => "the authority it names did not sign it",
             Self::Expired => "it has expired",
             Self::Invalid => "it is not a valid certificate",
@@ -117,7 +122,7 @@ impl fmt::Display for Distrust {
 fn distrust(err: &io::Error) -> Option<Distrust> {
     let err = err.get_ref()?.downcast_ref::<rustls::Error>()?;
     let rustls::Error::InvalidCertificate(fault) = err else { return None };
-    #[expect(clippy::wildcard_enum_match_arm, reason = "rustls may add some; all are distrust")]
+    // rustls may add faults; all of them are distrust.
     Some(match fault {
         CertificateError::BadSignature => Distrust::BadSignature,
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => Distrust::Expired,
@@ -132,6 +137,21 @@ fn distrust(err: &io::Error) -> Option<Distrust> {
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             Distrust::WrongPurpose
         }
+        // The verifier's own word, which rustls passes on without a name.
+        CertificateError::Other(why) if why.to_string().contains("CaUsedAsEndEntity") => {
+            Distrust::Authority
+        }
         _ => Distrust::Invalid,
     })
+}
+
+/// A cipher suite as IANA spells it, which is what reviewers search for. rustls
+/// has its own spelling for those of TLS 1.3.
+pub(crate) fn cipher_name(suite: CipherSuite) -> &'static str {
+    match suite {
+        CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
+        CipherSuite::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => "TLS_CHACHA20_POLY1305_SHA256",
+        other => other.as_str().unwrap_or("unknown"),
+    }
 }
