@@ -8,6 +8,7 @@ use hickory_proto::rr::{Name, RecordType};
 use super::*;
 use crate::dial::testing::{Script, TestAuthority};
 use crate::limits::Bounds;
+use crate::listen::{Inherited, bind};
 use crate::testing::{ALLOWED_TEST, Stage};
 
 const SETTINGS: config::Dns =
@@ -31,9 +32,13 @@ async fn ask_udp(server: SocketAddr, message: &[u8]) -> Message {
 
 async fn start(stage: &Stage, settings: config::Dns) -> (Arc<NameServer>, SocketAddr) {
     let server = Arc::new(NameServer::new(Arc::clone(&stage.gateway), settings));
-    let udp = UdpSocket::bind("127.0.0.1:0").await.expect("a port is free");
+    let door = config::Door::try_from("127.0.0.1:0".to_owned()).expect("it is a door");
+    let listen = config::Listen { dns: vec![door], ..config::Listen::default() };
+    let mut bound = bind(&listen, &settings, &mut Inherited::nothing()).expect("a port is free");
+    let (udp, tcp) = (bound.names_udp.pop(), bound.names_tcp.pop());
+    let udp = UdpSocket::from_std(udp.expect("it is bound")).expect("it can be served");
+    let tcp = TcpListener::from_std(tcp.expect("it is bound")).expect("it can be served");
     let at = udp.local_addr().expect("it is bound");
-    let tcp = TcpListener::bind(at).await.expect("the same port is free over TCP");
     let serving = Arc::clone(&server);
     tokio::spawn(async move { serving.serve_udp(udp).await });
     tokio::spawn(Arc::clone(&server).serve_tcp(tcp));
