@@ -1,7 +1,7 @@
 //! One connection, from accept to close.
 //!
-//! Read [`serve`] and [`tunnel`] first: together they are the whole life of a
-//! connection, one line a step. Each step takes what the step before it made, so
+//! Read [`serve`], [`tunnel`] and [`open`] first: together they are the whole life
+//! of a connection, one line a step. Each step takes what the step before it made, so
 //! none can be skipped: [`HostPermit`](crate::HostPermit) and
 //! [`RequestPermit`](crate::RequestPermit) can be made only by the two policy
 //! steps, and the dialer takes nothing else. Code that connects without asking
@@ -28,6 +28,7 @@ use policies::{Destination, Host, HostName, Scheme};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::time;
+use tokio_rustls::server::TlsStream;
 
 use crate::admit::{Admitted, admit};
 use crate::connection::{ConnectionContext, Doom};
@@ -39,6 +40,7 @@ use crate::listen::Accepted;
 use crate::opening::hello::{self, Hello};
 use crate::opening::socks;
 use crate::opening::{self, Answer, By, Opened, Opening};
+use crate::read_ahead::ReadAhead;
 use crate::record::ConnectionRecord;
 use crate::refuse::{Refusal, Reply};
 use crate::relay::{Inbox, Patience, Tunnel};
@@ -53,7 +55,7 @@ pub(crate) async fn serve(accepted: Accepted, gateway: Arc<Gateway>) {
         // Nothing is done that cannot be recorded.
         Err(err) => return tell_http(&mut stream, &Reply::unrecorded(&err.into())).await,
     };
-    let served = match opening::read(&mut stream, way, &gateway).await {
+    let served = match Box::pin(opening::read(&mut stream, way, &gateway)).await {
         Ok(Opening::Requests { proxy, mut inbox }) => {
             let origin = &mut Origin::each(&gateway, &mut record, proxy);
             http1::serve(&mut stream, &mut inbox, origin).await;
@@ -87,35 +89,66 @@ async fn tunnel(
     record.destination(&opened.to);
     let admitted = match admit(gateway, &opened.to) {
         Ok(admitted) => admitted,
-        Err(refusal) => return say_no(stream, opened, refusal, gateway, record).await,
+        Err(refusal) => {
+            return Box::pin(say_no(stream, opened, refusal, gateway, record)).await;
+        }
     };
     record.admitted(admitted.handling, admitted.rule.clone(), &admitted.policy);
     say_yes(&mut stream, opened.by).await?;
     match admitted.handling {
         Handling::Inspect => inspect(stream, opened, Ok(admitted), gateway, record).await,
-        Handling::Passthrough => passthrough(stream, opened, admitted, gateway, record).await,
-        Handling::Tcp => relay(stream, opened, admitted, gateway, record).await,
+        Handling::Passthrough => {
+            Box::pin(passthrough(stream, opened, admitted, gateway, record)).await
+        }
+        Handling::Tcp => Box::pin(relay(stream, opened, admitted, gateway, record)).await,
     }
 }
 
 /// Opens the connection and serves its requests; or, where policy said no,
 /// answers each of them with that.
 async fn inspect(
+    stream: TcpStream,
+    opened: Opened,
+    standing: Result<Admitted, Doom>,
+    gateway: &Arc<Gateway>,
+    record: &mut ConnectionRecord,
+) -> Result<(), Refusal> {
+    // What a handshake takes is given back when it is done: most of the memory of
+    // a connection that then idles for hours would be this.
+    match Box::pin(open(stream, opened, standing, gateway, record)).await? {
+        Open::Clear { mut stream, mut inbox, context } => {
+            http1::serve(&mut stream, &mut inbox, &mut Origin::One(context)).await;
+            Ok(())
+        }
+        Open::Tls { mut stream, context } => {
+            http1::serve(&mut stream, &mut Inbox::new(), &mut Origin::One(context)).await;
+            Ok(())
+        }
+        Open::TlsHttp2 { stream, context } => Box::pin(http2::serve(stream, context)).await,
+    }
+}
+
+/// A connection that requests can be read from.
+enum Open {
+    Clear { stream: TcpStream, inbox: Inbox, context: Arc<ConnectionContext> },
+    Tls { stream: Box<TlsStream<ReadAhead<TcpStream>>>, context: Arc<ConnectionContext> },
+    TlsHttp2 { stream: Box<TlsStream<ReadAhead<TcpStream>>>, context: Arc<ConnectionContext> },
+}
+
+/// Step 4: whatever TLS there is ends here.
+async fn open(
     mut stream: TcpStream,
     mut opened: Opened,
     standing: Result<Admitted, Doom>,
     gateway: &Arc<Gateway>,
     record: &mut ConnectionRecord,
-) -> Result<(), Refusal> {
+) -> Result<Open, Refusal> {
     let Some(hello) = find_hello(&mut stream, &mut opened, gateway).await? else {
-        let context = context(standing, Scheme::Http, opened.to, gateway, record);
-        let origin = &mut Origin::One(Arc::new(context));
-        http1::serve(&mut stream, &mut opened.inbox, origin).await;
-        return Ok(());
+        let Opened { to, inbox, .. } = opened;
+        let context = Arc::new(context(standing, Scheme::Http, to, gateway, record));
+        return Ok(Open::Clear { stream, inbox, context });
     };
-    let Opened { to, inbox, .. } = opened;
-    drop(inbox);
-
+    let to = opened.to;
     let (standing, leaf) = match check_name(&hello, &to) {
         Ok(()) => (standing, to.host.clone()),
         // It is told so in the protocol it speaks, under the name it used.
@@ -139,16 +172,13 @@ async fn inspect(
         Err(refusal) => return Err(refusal),
     };
     let terminated = terminate(stream, hello, &leaf, alpn, gateway, record).await?;
-
     let context = Arc::new(context(standing, Scheme::Https, to, gateway, record));
-    let Terminated { mut stream, protocol } = terminated;
-    match protocol {
-        Protocol::Http1 => {
-            http1::serve(&mut stream, &mut Inbox::new(), &mut Origin::One(context)).await;
-            Ok(())
-        }
-        Protocol::Http2 => http2::serve(stream, context).await,
-    }
+    let Terminated { stream, protocol } = terminated;
+    let stream = Box::new(stream);
+    Ok(match protocol {
+        Protocol::Http1 => Open::Tls { stream, context },
+        Protocol::Http2 => Open::TlsHttp2 { stream, context },
+    })
 }
 
 /// Relays TLS unopened. Its name must be readable and be the destination's, or

@@ -289,3 +289,12 @@ async fn a_task_that_is_dropped_leaves_its_records() {
     assert_eq!(world.requests().await[0].verdict(), "abandoned allow allowed");
     assert_eq!(world.connections().await[0].get("sluice.outcome"), "abandoned");
 }
+
+#[tokio::test]
+async fn a_connections_task_is_small() {
+    let world = World::new(ANY).await;
+    let (_stream, accepted) = world.accepted(Way::Proxy).await;
+    let task = crate::lifecycle::serve(accepted, std::sync::Arc::clone(world.gateway()));
+    // Ten thousand idle tunnels are ten thousand of these.
+    assert!(size_of_val(&task) <= 8 * 1024, "{}", size_of_val(&task));
+}

@@ -119,15 +119,20 @@ impl World {
     }
 
     /// The same, with the task that serves it.
-    #[expect(clippy::disallowed_methods, reason = "the client's side, not the gateway's")]
     pub(super) async fn connect_task(&self, way: Way) -> (TcpStream, JoinHandle<()>) {
+        let (client, accepted) = self.accepted(way).await;
+        let serving = tokio::spawn(lifecycle::serve(accepted, Arc::clone(self.gateway())));
+        (client, serving)
+    }
+
+    /// Both ends of a connection that nobody serves yet.
+    #[expect(clippy::disallowed_methods, reason = "the client's side, not the gateway's")]
+    pub(super) async fn accepted(&self, way: Way) -> (TcpStream, Accepted) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let (client, accepted) = tokio::join!(TcpStream::connect(at), listener.accept());
         let (stream, peer) = accepted.unwrap();
-        let accepted = Accepted { stream, peer, local: at, way };
-        let serving = tokio::spawn(lifecycle::serve(accepted, Arc::clone(self.gateway())));
-        (client.unwrap(), serving)
+        (client.unwrap(), Accepted { stream, peer, local: at, way })
     }
 
     /// A tunnel to `to`, which must be granted.
