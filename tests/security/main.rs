@@ -18,3 +18,4 @@ mod control;
 mod framing;
 mod names;
 mod noise;
+mod the_box;

@@ -18,6 +18,8 @@
 )]
 
 pub mod authority;
+pub mod available;
+pub mod boxes;
 pub mod control;
 pub mod evidence;
 pub mod line;
@@ -26,17 +28,20 @@ pub mod reply;
 pub mod resolver;
 mod running;
 pub mod sandbox;
+pub mod tool;
 pub mod upstream;
 pub mod websocket;
 pub mod within;
 pub mod world;
 
 pub use authority::Certificate;
+pub use available::own_address;
 pub use control::Control;
 pub use evidence::{Evidence, code};
 pub use line::Line;
 pub use reply::Reply;
 pub use resolver::Resolver;
+pub use running::program;
 pub use sandbox::{Http2, Sandbox, SocksName, Way};
 pub use upstream::{
     Answer, Http2Request, Peer, Plan, Received, Upstream, answering_http2, speaking_http2,

@@ -1,0 +1,84 @@
+//! What is started is torn down, whatever happens to the one who started it.
+
+use std::thread;
+
+use tests::boxes::{docker, left_of, wait_for};
+
+use crate::people;
+
+const NETWORK: &str = "version: 1\nnet: {enabled: true}\n";
+
+#[test]
+fn nothing_is_left_of_a_run_but_its_evidence() {
+    for person in people() {
+        let policy = person.policy(NETWORK);
+        let ran = person.shell(&["--policy", &policy], "true");
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        assert_eq!(left_of(ran.run()), "");
+        let verified =
+            person.sluice(&["audit", "verify", person.evidence().unwrap().to_str().unwrap()]);
+        assert_eq!(verified.code, 0, "{}{}", verified.stdout, verified.stderr);
+    }
+}
+
+#[test]
+fn killing_the_runner_ends_gateway_and_sandbox_and_a_sweep_removes_the_rest() {
+    for person in people() {
+        let policy = person.policy(NETWORK);
+        let running = person.start_shell(&["--policy", &policy], "echo started; exec sleep 300");
+        running.printed("started");
+        let run = running.run();
+        let alive = || docker(&["ps", "-q", "--filter", &format!("label=dev.sluice.run={run}")]);
+        assert_eq!(alive().lines().count(), 2, "a gateway and a sandbox");
+
+        running.signal("KILL");
+        wait_for("both to end by themselves", || alive().is_empty().then_some(()));
+
+        let swept = person.sluice(&["sweep"]);
+        assert_eq!(swept.code, 0, "{}", swept.stderr);
+        assert_eq!(left_of(&run), "");
+    }
+}
+
+#[test]
+fn a_sweep_leaves_alone_what_is_running() {
+    for person in people() {
+        let mut running = person.start_shell(&[], "echo started; exec sleep 300");
+        running.printed("started");
+        let run = running.run();
+        assert_eq!(person.sluice(&["sweep"]).code, 0);
+        let stats = person.sluice(&["stats", &run, "-o", "json"]);
+        let stats: serde_json::Value = serde_json::from_str(&stats.stdout).unwrap();
+        assert_eq!(stats[0]["pids_limit"], 512, "{stats}");
+        assert_eq!(person.sluice(&["rm", &run]).code, 1, "it is running");
+        running.signal("TERM");
+        assert_eq!(running.child.wait().unwrap().code(), Some(143));
+        assert_eq!(person.sluice(&["rm", &run]).code, 0);
+    }
+}
+
+#[test]
+fn several_runs_at_once_do_not_meet() {
+    for person in people() {
+        let policy = person.policy(NETWORK);
+        thread::scope(|scope| {
+            let runs: Vec<_> = (0..4)
+                .map(|number| {
+                    let (person, policy) = (&person, &policy);
+                    scope.spawn(move || {
+                        person.shell(&["--policy", policy], &format!("echo run {number}"))
+                    })
+                })
+                .collect();
+            for (number, run) in runs.into_iter().enumerate() {
+                let ran = run.join().unwrap();
+                assert_eq!(
+                    (ran.code, ran.stdout),
+                    (0, format!("run {number}\n")),
+                    "{}",
+                    ran.stderr
+                );
+            }
+        });
+    }
+}

@@ -1,0 +1,25 @@
+//! One suite for every backend this machine has: the promise is the same for all.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "what does not hold in a test ends it"
+)]
+
+mod ends;
+mod leftovers;
+mod network;
+mod streams;
+mod workspace;
+
+use tests::boxes::{Person, Programs};
+
+/// Somebody on each backend that is here.
+fn people() -> Vec<Person> {
+    let programs = Programs {
+        sluice: env!("CARGO_BIN_EXE_sluice-under-test"),
+        init: env!("CARGO_BIN_EXE_sluice-init-under-test"),
+        gateway: env!("CARGO_BIN_EXE_sluice-gateway-under-test"),
+    };
+    Person::with_docker(programs).into_iter().collect()
+}

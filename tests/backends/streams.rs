@@ -1,0 +1,58 @@
+//! What goes in and comes out.
+
+use crate::people;
+
+#[test]
+fn the_exit_code_and_the_streams_are_the_commands() {
+    for person in people() {
+        let ran = person.shell(&[], "echo out; echo err >&2; exit 7");
+        assert_eq!((ran.code, ran.stdout.as_str(), ran.outcome()), (7, "out\n", "exited"));
+        assert!(ran.stderr.ends_with("err\n"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn input_is_passed_on_to_its_end() {
+    for person in people() {
+        let input = "line\n".repeat(20_000);
+        let arguments = ["run", "--mode", "none", "--", "wc", "-l"];
+        let ran = person.sluice_reading(&arguments, input.as_bytes());
+        assert_eq!((ran.code, ran.stdout.trim()), (0, "20000"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn what_cannot_be_started_has_the_codes_of_a_shell() {
+    for person in people() {
+        let missing = person.sluice(&["run", "--mode", "none", "--", "no-such-program"]);
+        assert_eq!(missing.code, 127, "{}", missing.stderr);
+        assert!(missing.stderr.contains("cannot start `no-such-program`"), "{}", missing.stderr);
+        let unfit = person.sluice(&["run", "--mode", "none", "--", "/etc"]);
+        assert_eq!(unfit.code, 126, "{}", unfit.stderr);
+    }
+}
+
+#[test]
+fn a_dry_run_makes_nothing() {
+    for person in people() {
+        let ran = person.shell(&["--dry-run", "-o", "json"], "echo out");
+        let plan: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!((ran.code, &plan["network"]), (0, &serde_json::Value::Null));
+        assert_eq!(person.evidence(), None);
+    }
+}
+
+#[test]
+fn what_was_printed_can_be_read_afterwards() {
+    for person in people() {
+        let run = person.shell(&[], "echo first; echo second >&2").run().to_owned();
+        let logs = person.sluice(&["logs", &run]);
+        assert_eq!((logs.code, logs.stdout.as_str()), (0, "first\nsecond\n"), "{}", logs.stderr);
+        let listed = person.sluice(&["ls"]);
+        assert!(
+            listed.stdout.contains(&run) && listed.stdout.contains("exited"),
+            "{}",
+            listed.stdout
+        );
+    }
+}

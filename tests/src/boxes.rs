@@ -1,0 +1,252 @@
+//! Sandboxes from outside: the real `sluice`, on a real engine, in a home of its
+//! own.
+//!
+//! The programs are static or they cannot run in an image; where the build is
+//! not, or where there is no engine, a test says so and ends.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::available::{is_installed, skip};
+
+/// Where our programs are, as Cargo built them for this test.
+#[derive(Clone, Copy, Debug)]
+pub struct Programs {
+    pub sluice: &'static str,
+    pub init: &'static str,
+    pub gateway: &'static str,
+}
+
+/// A person with a project, and `sluice`.
+#[derive(Debug)]
+pub struct Person {
+    programs: Programs,
+    home: TempDir,
+}
+
+/// A `sluice` that has ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+    /// `run.json` of the run it made, if it made one.
+    pub record: Value,
+}
+
+/// A `sluice` that runs, and is ended with the test.
+#[derive(Debug)]
+pub struct Running {
+    pub child: Child,
+    home: PathBuf,
+}
+
+impl Person {
+    /// Somebody on a machine with Docker; nobody where there is none.
+    pub fn with_docker(programs: Programs) -> Option<Self> {
+        if !docker_answers() || !is_static(programs.init) || image().is_none() {
+            return None;
+        }
+        let home = TempDir::new().unwrap();
+        fs::create_dir(home.path().join("project")).unwrap();
+        Some(Self { programs, home })
+    }
+
+    pub fn project(&self) -> PathBuf {
+        self.home.path().join("project")
+    }
+
+    /// `sluice` with these arguments, to its end.
+    pub fn sluice(&self, arguments: &[&str]) -> Ran {
+        self.sluice_reading(arguments, b"")
+    }
+
+    pub fn sluice_reading(&self, arguments: &[&str], input: &[u8]) -> Ran {
+        let mut child = self.command(arguments).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        // A command that does not read ends before this does.
+        drop(stdin.write_all(input));
+        drop(stdin);
+        self.ended(child.wait_with_output().unwrap())
+    }
+
+    /// A run of `script` in busybox's shell, without a project.
+    pub fn shell(&self, flags: &[&str], script: &str) -> Ran {
+        let mut arguments = vec!["run", "--mode", "none"];
+        arguments.extend(flags);
+        arguments.extend(["--", "sh", "-c", script]);
+        self.sluice(&arguments)
+    }
+
+    /// The same, not waited for.
+    pub fn start_shell(&self, flags: &[&str], script: &str) -> Running {
+        let mut arguments = vec!["run", "--mode", "none"];
+        arguments.extend(flags);
+        arguments.extend(["--", "sh", "-c", script]);
+        let child = self.command(&arguments).spawn().unwrap();
+        Running { child, home: self.home.path().to_owned() }
+    }
+
+    /// A policy in a file of its own.
+    pub fn policy(&self, text: &str) -> String {
+        let path = self.home.path().join("policy.yaml");
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// The folder of the newest run.
+    pub fn evidence(&self) -> Option<PathBuf> {
+        newest_run(self.home.path())
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.programs.sluice);
+        command
+            .args(arguments)
+            .current_dir(self.project())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.home.path())
+            .env("XDG_STATE_HOME", self.home.path().join("state"))
+            .env("SLUICE_IMAGE", image().unwrap_or_default())
+            .env("SLUICE_INIT_PROGRAM", self.programs.init)
+            .env("SLUICE_GATEWAY_PROGRAM", self.programs.gateway)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn ended(&self, output: Output) -> Ran {
+        let record = self.evidence().and_then(|folder| fs::read(folder.join("run.json")).ok());
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            record: record.map(|bytes| serde_json::from_slice(&bytes).unwrap()).unwrap_or_default(),
+        }
+    }
+}
+
+impl Ran {
+    /// The kind of the outcome, as it stands in the record.
+    pub fn outcome(&self) -> &str {
+        self.record["outcome"]["kind"].as_str().unwrap_or("none")
+    }
+
+    pub fn run(&self) -> &str {
+        self.record["run"].as_str().unwrap_or_default()
+    }
+}
+
+impl Running {
+    /// The run's name, once it has one.
+    pub fn run(&self) -> String {
+        let folder = wait_for("the run's folder", || newest_run(&self.home));
+        folder.file_name().unwrap().to_str().unwrap().to_owned()
+    }
+
+    /// Waits until the command has printed `word`.
+    pub fn printed(&self, word: &str) {
+        wait_for(word, || {
+            let transcript = newest_run(&self.home)?.join("transcript.cast");
+            fs::read_to_string(transcript).ok()?.contains(word).then_some(())
+        });
+    }
+
+    pub fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Asks until there is an answer; a test that waits for ever says what for.
+pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(90);
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// `docker` with these arguments; what it printed.
+pub fn docker(arguments: &[&str]) -> String {
+    let output = Command::new("docker").args(arguments).stdin(Stdio::null()).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// Everything on the engine that bears a run's name.
+pub fn left_of(run: &str) -> String {
+    let label = format!("label=dev.sluice.run={run}");
+    let filter = ["--filter", label.as_str(), "-q"];
+    let list = |verb: &[&str]| docker(&[verb, filter.as_slice()].concat());
+    [list(&["ps", "-a"]), list(&["network", "ls"]), list(&["volume", "ls"])].concat()
+}
+
+/// The image of the tests: busybox, imported; nothing is pulled.
+pub fn image() -> Option<&'static str> {
+    static IMAGE: OnceLock<Option<String>> = OnceLock::new();
+    IMAGE.get_or_init(make_image).as_deref()
+}
+
+fn make_image() -> Option<String> {
+    let name = "sluice-test/busybox:2";
+    if !docker(&["images", "-q", name]).is_empty() {
+        return Some(name.to_owned());
+    }
+    if !is_installed("busybox") {
+        return None;
+    }
+    let script = format!(
+        "set -eu; cd \"$(mktemp -d)\"; mkdir bin etc tmp home
+         cp \"$(command -v busybox)\" bin/busybox
+         for name in $(bin/busybox --list); do [ $name = busybox ] || ln -s busybox bin/$name; done
+         tar c . | docker import - {name}; rm -rf \"$PWD\""
+    );
+    let made = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    Some(name.to_owned())
+}
+
+fn newest_run(home: &Path) -> Option<PathBuf> {
+    let runs = fs::read_dir(home.join("state/sluice/runs")).ok()?;
+    runs.flatten().map(|entry| entry.path()).max()
+}
+
+fn docker_answers() -> bool {
+    static ANSWERS: OnceLock<bool> = OnceLock::new();
+    let answers = *ANSWERS.get_or_init(|| {
+        Command::new("docker").arg("version").output().is_ok_and(|out| out.status.success())
+    });
+    if !answers {
+        skip("docker");
+    }
+    answers
+}
+
+fn is_static(program: &str) -> bool {
+    let headers = Command::new("readelf").args(["-l", program]).output();
+    let is_static =
+        headers.is_ok_and(|out| !String::from_utf8_lossy(&out.stdout).contains("INTERP"));
+    if !is_static {
+        skip("static");
+    }
+    is_static
+}
