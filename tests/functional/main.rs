@@ -6,4 +6,17 @@
     reason = "what does not hold in a test ends it"
 )]
 
+mod bulk;
+mod grpc;
+mod http1;
+mod http2;
+mod limits;
+mod observing;
+mod program;
+mod recording;
+mod refusals;
+mod reload;
+mod streams;
+mod tools;
+mod upstreams;
 mod ways_in;

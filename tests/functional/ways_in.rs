@@ -1,6 +1,7 @@
 //! Every way in leads to the same answer.
 
-use tests::{Way, World};
+use hickory_proto::rr::{RData, RecordType};
+use tests::{Plan, Reply, SocksName, Way, World, answering_http2};
 
 #[tokio::test]
 async fn what_is_allowed_gets_through_by_every_way() {
@@ -13,5 +14,146 @@ async fn what_is_allowed_gets_through_by_every_way() {
         }
     }
     world.assert_nobody_was_contacted();
+    world.end().await;
+}
+
+#[tokio::test]
+async fn what_is_allowed_gets_through_over_http2_by_every_way() {
+    let plan = answering_http2(|asked| Reply {
+        status: 200,
+        headers: vec![("x-seen".into(), asked.header("x-sent").unwrap_or_default().into())],
+        body: format!("{} {}", asked.method, asked.target).into(),
+        ..Reply::default()
+    });
+    let world = World::new().upstream("allowed.test", plan).start().await;
+    for way in Way::ALL {
+        let ask = world.sandbox.ask("POST", "https://allowed.test/a?b=c").by(way).over_http2();
+        let reply = ask.header("x-sent", "yes").body("hello").send().await;
+        reply.assert_relayed(200);
+        assert_eq!(reply.text(), "POST https://allowed.test/a?b=c", "{way:?}");
+        assert_eq!(reply.header("x-seen"), Some("yes"));
+    }
+    world.end().await;
+}
+
+/// The same refusal, member for member, whatever the way and the version; only
+/// the id differs.
+#[tokio::test]
+async fn what_is_refused_is_refused_in_the_same_words_everywhere() {
+    let world = World::new().start().await;
+    let mut told: Vec<(String, serde_json::Value)> = Vec::new();
+    for way in Way::ALL {
+        for http2 in [false, true] {
+            let mut ask = world.sandbox.ask("GET", "https://evil.test/a").by(way);
+            // A refused CONNECT has no inside to speak HTTP/2 in.
+            if http2 && way != Way::Proxy {
+                ask = ask.over_http2();
+            }
+            let reply = ask.send().await;
+            reply.assert_refused(403, "no_rule");
+            let record = world.assert_denied("evil.test", "no_rule").await;
+            let mut problem = reply.problem();
+            let id = problem["request_id"].take();
+            assert_eq!(id, record["id"], "the reply names its record");
+            assert_eq!(reply.header("cache-control"), Some("no-store"));
+            told.push((format!("{way:?} {http2}"), problem));
+        }
+    }
+    let inside: Vec<_> = told.iter().filter(|(how, _)| !how.starts_with("Proxy")).collect();
+    for (how, problem) in &inside {
+        assert_eq!(problem, &inside[0].1, "{how}");
+    }
+    for (how, problem) in &told {
+        assert_eq!(problem["title"], "Refused by policy", "{how}");
+        let hint = problem["hint"].as_str().unwrap();
+        assert!(hint.contains("evil.test") && hint.contains("net.allow"), "{how}: {hint}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_refused_connect_says_so_beside_its_status() {
+    let world = World::new().start().await;
+    let refused = world.sandbox.connect("evil.test:443").await.unwrap_err();
+    refused.assert_refused(403, "no_rule");
+    assert_eq!(refused.reason, "Refused by policy (no_rule)");
+    world.assert_denied("evil.test", "no_rule").await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn socks_takes_names_and_addresses_and_says_no_with_a_number() {
+    let world =
+        World::allowing(&["{host: allowed.test}", "{host: raw.test, protocol: tcp, port: 5432}"])
+            .upstream(
+                "raw.test",
+                Plan::scripted(|mut peer| async move {
+                    let hello = peer.line.take(5).await;
+                    peer.line.send([b"got ", hello.as_slice()].concat()).await;
+                }),
+            )
+            .start()
+            .await;
+    let mut line = world.sandbox.socks_to(SocksName::Host("raw.test".into()), 5432).await.unwrap();
+    line.send("hello").await;
+    assert_eq!(line.take(9).await, b"got hello");
+    line.assert_ends().await;
+    drop(line);
+
+    for (name, port) in [
+        (SocksName::Host("raw.test".into()), 5433),
+        (SocksName::Host("evil.test".into()), 22),
+        (SocksName::Address("203.0.113.7".parse().unwrap()), 22),
+        (SocksName::Address("2001:db8::7".parse().unwrap()), 22),
+    ] {
+        assert_eq!(world.sandbox.socks_to(name, port).await.unwrap_err(), 2);
+    }
+    // Who insists on a password is told that there is none, and SOCKS4 that it
+    // is not spoken.
+    let mut line = world.sandbox.socks().await;
+    line.send([5, 1, 2]).await;
+    assert_eq!(line.take(2).await, [5, 0xff]);
+    line.assert_ends().await;
+    let mut line = world.sandbox.socks().await;
+    line.send([4, 1, 0, 80, 1, 2, 3, 4, 0]).await;
+    assert_eq!(line.take(2).await, [0, 91]);
+    drop(line);
+    world.upstream("evil.test").assert_never_contacted();
+    world.end().await;
+}
+
+#[tokio::test]
+async fn every_name_leads_to_the_gateway() {
+    let world = World::new().start().await;
+    for name in ["allowed.test", "evil.test", "no.such.name.example"] {
+        let answer = world.sandbox.look_up(name, RecordType::A).await;
+        assert_eq!(answer.answers.len(), 1);
+        assert!(matches!(answer.answers[0].data, RData::A(a) if a.0.is_loopback()));
+        let tcp = world.sandbox.look_up_over_tcp(name, RecordType::A).await;
+        assert_eq!(tcp.answers, answer.answers);
+    }
+    let records = || {
+        let records = world.audit.of_kind("dns");
+        (records.len() == 6).then_some(records)
+    };
+    let records = tests::until("one record per question", records).await;
+    let allowed: Vec<bool> =
+        records.iter().map(|record| record["sluice.verdict"] != "deny").collect();
+    assert_eq!(allowed, [true, true, false, false, false, false]);
+    assert_eq!(records[1]["network.transport"], "tcp");
+    world.resolver.assert_never_asked();
+    world.end().await;
+}
+
+/// A proxy for proxies' sake: a plain web server's request is told what to do.
+#[tokio::test]
+async fn the_proxy_port_says_what_it_is() {
+    let world = World::new().start().await;
+    let mut line = world.sandbox.proxy().await;
+    line.send("GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n").await;
+    let reply = line.reply().await;
+    reply.assert_refused(400, "malformed");
+    assert!(reply.text().contains("this is a proxy"), "{}", reply.text());
+    world.upstream("allowed.test").assert_never_contacted();
     world.end().await;
 }

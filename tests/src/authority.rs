@@ -45,6 +45,14 @@ impl Authority {
         &self.pem
     }
 
+    /// A certificate for `name` and its key, for servers that are other programs.
+    pub fn pem_pair(&self, name: &str) -> (String, String) {
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let leaf = params.signed_by(&key, &self.issuer).unwrap();
+        (leaf.pem(), key.serialize_pem())
+    }
+
     /// A server's side of TLS as `name`.
     pub fn serving(
         &self,

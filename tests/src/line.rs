@@ -14,6 +14,7 @@ use tokio::io::{
 use tokio_rustls::TlsConnector;
 
 use crate::reply::{Reply, first};
+use crate::websocket::Frame;
 use crate::within::within;
 
 /// Anything that bytes go over.
@@ -135,6 +136,11 @@ impl Line {
             }
             bytes
         })
+    }
+
+    /// The next WebSocket frame, or nothing at the end.
+    pub async fn frame(&mut self) -> Option<Frame> {
+        Frame::read(&mut self.stream).await
     }
 
     /// The next head, or nothing at the end.

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, Once, PoisonError};
@@ -114,8 +114,12 @@ impl Running {
                 assert!(status.success(), "the program ended with {status}");
             }
             By::Threads { name, runtime, server } => {
-                let drained = runtime.spawn(async move { server.drain().await });
-                let _: Drained = within("the gateway to stop", drained).await.unwrap();
+                let drained = runtime.spawn(async move {
+                    match server.drain().await {
+                        Drained::All | Drained::Cut { .. } => {}
+                    }
+                });
+                within("the gateway to stop", drained).await.unwrap();
                 runtime.shutdown_background();
                 let panicked = PANICKED.lock().unwrap_or_else(PoisonError::into_inner);
                 assert!(!panicked.contains(&name), "a task of the gateway panicked");
@@ -124,8 +128,25 @@ impl Running {
     }
 }
 
+impl Running {
+    /// Kills the program.
+    pub(crate) async fn kill(self) {
+        let By::Process(mut child) = self.by else { panic!("only the program can be killed") };
+        child.start_kill().unwrap();
+        within("the program to die", child.wait()).await.unwrap();
+    }
+}
+
+/// Starts the program and returns what it says when it ends with a failure.
+pub(crate) async fn refuses_to_start(settings: &Path) -> String {
+    let ended = Command::new(program()).arg("--config").arg(settings).kill_on_drop(true).output();
+    let ended = within("the program to end", ended).await.unwrap();
+    assert!(!ended.status.success(), "it started");
+    String::from_utf8_lossy(&ended.stderr).into_owned()
+}
+
 /// Where the program is that ships.
-pub(crate) fn program() -> PathBuf {
+pub fn program() -> PathBuf {
     let tests = env::current_exe().unwrap();
     let built = tests.parent().and_then(|deps| deps.parent()).unwrap();
     built.join("sluice-gateway-under-test")

@@ -136,6 +136,11 @@ impl Sandbox {
         config
     }
 
+    /// Whom this sandbox believes.
+    pub fn roots(&self) -> Arc<RootCertStore> {
+        Arc::clone(&self.roots)
+    }
+
     fn trust(&self, alpn: &[&str]) -> Arc<ClientConfig> {
         Arc::new(self.client_config(alpn))
     }

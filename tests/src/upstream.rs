@@ -22,6 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::authority::{Authority, Certificate};
 use crate::line::{Line, Stream};
+use crate::websocket;
 pub use http1::{Answer, Received};
 pub(crate) use http2::listed;
 pub use http2::{Http2Request, answering_http2, speaking_http2};
@@ -95,6 +96,21 @@ impl Plan {
         Self::answering(Received::echo)
     }
 
+    /// Becomes a WebSocket and sends every message back.
+    pub fn websocket_echo() -> Self {
+        Self::scripted(|mut peer| async move {
+            let Some(asked) = peer.request().await else { return };
+            let key = asked.header("sec-websocket-key").unwrap_or_default().to_owned();
+            peer.line.send(websocket::switching(&key)).await;
+            while let Some(frame) = peer.line.frame().await {
+                peer.line.send(frame.bytes(false)).await;
+                if frame.opcode == websocket::CLOSE {
+                    return;
+                }
+            }
+        })
+    }
+
     #[must_use]
     pub fn certificate(mut self, certificate: Certificate) -> Self {
         self.certificate = certificate;
@@ -109,8 +125,13 @@ impl Plan {
 
     /// Starts an upstream that calls itself `name`.
     pub async fn start(self, name: &str, authority: &Authority) -> Upstream {
+        self.start_at(([127, 0, 0, 1], 0).into(), name, authority).await
+    }
+
+    /// The same on an address of a test's choice.
+    pub async fn start_at(self, at: SocketAddr, name: &str, authority: &Authority) -> Upstream {
         let tls = authority.serving(name, &self.certificate, &self.alpn);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind(at).await.unwrap();
         let at = listener.local_addr().unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let task = tokio::spawn(accept(listener, tls, self.script, Arc::clone(&seen)));
@@ -192,8 +213,14 @@ impl Upstream {
 
     #[track_caller]
     pub fn assert_never_contacted(&self) {
+        self.assert_not_contacted_beyond(0);
+    }
+
+    /// Asserts that it had so many connections and no more.
+    #[track_caller]
+    pub fn assert_not_contacted_beyond(&self, expected: usize) {
         let connections = self.connections();
-        assert_eq!(connections, 0, "{} was contacted: {:?}", self.name, self.received());
+        assert_eq!(connections, expected, "{} was contacted: {:?}", self.name, self.received());
     }
 }
 

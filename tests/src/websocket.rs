@@ -1,5 +1,8 @@
 //! WebSocket frames by hand (RFC 6455), both sides.
 
+use aws_lc_rs::digest;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 /// One frame.
@@ -63,6 +66,17 @@ impl Frame {
         }
         Some(Self { last: first & 0x80 != 0, opcode: first & 0x0f, payload })
     }
+}
+
+/// How a server agrees to become a WebSocket.
+pub fn switching(key: &str) -> String {
+    let accept = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
+    let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, accept.as_bytes());
+    let accept = STANDARD.encode(digest);
+    format!(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Accept: {accept}\r\n\r\n"
+    )
 }
 
 const KEY: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];

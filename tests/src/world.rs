@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, Permissions};
+use std::mem;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use crate::authority::Authority;
 use crate::control::Control;
 use crate::evidence::Evidence;
 use crate::resolver::Resolver;
-use crate::running::Running;
+use crate::running::{self, Running};
 use crate::sandbox::Sandbox;
 use crate::upstream::{Plan, Upstream};
 
@@ -39,6 +40,7 @@ pub struct Setup {
     limits: String,
     extra: String,
     upstream_extra: String,
+    roots: String,
     /// Files beside the settings.
     files: Vec<(String, String)>,
 }
@@ -57,6 +59,7 @@ pub struct World {
 
 impl World {
     /// `allowed.test` answers and is allowed; `evil.test` would answer too.
+    #[expect(clippy::new_ret_no_self, reason = "a world begins with what is to be in it")]
     pub fn new() -> Setup {
         Setup {
             policy: ONE_HOST.to_owned(),
@@ -65,9 +68,10 @@ impl World {
                 ("evil.test".to_owned(), Plan::echoing()),
             ]),
             pins: Vec::new(),
-            limits: "drain: 2s".to_owned(),
+            limits: String::new(),
             extra: String::new(),
             upstream_extra: String::new(),
+            roots: String::new(),
             files: Vec::new(),
         }
     }
@@ -111,8 +115,14 @@ impl World {
     /// Asserts that neither the attacker nor the resolver heard of anything.
     #[track_caller]
     pub fn assert_nobody_was_contacted(&self) {
+        self.assert_nobody_was_contacted_but(&["allowed.test"]);
+    }
+
+    /// The same where a test has contacted others that are allowed.
+    #[track_caller]
+    pub fn assert_nobody_was_contacted_but(&self, allowed: &[&str]) {
         for (name, upstream) in &self.upstreams {
-            if name != "allowed.test" {
+            if !allowed.contains(&name.as_str()) {
                 upstream.assert_never_contacted();
             }
         }
@@ -135,6 +145,21 @@ impl World {
     /// Stops the gateway without a look at its record, which the test broke.
     pub async fn end_broken(mut self) {
         self.running.take().unwrap().stop().await;
+    }
+
+    /// Stops the gateway while something goes on that it has to cut; its record
+    /// must be whole all the same, and is returned.
+    pub async fn end_cut(mut self) -> Vec<Value> {
+        self.running.take().unwrap().stop().await;
+        self.audit.assert_closed_once();
+        self.audit.events()
+    }
+
+    /// Kills the program, and returns where its files are.
+    pub async fn kill(mut self) -> TempDir {
+        self.running.take().unwrap().kill().await;
+        let empty = tempfile::tempdir().unwrap();
+        mem::replace(&mut self.folder, empty)
     }
 
     fn running(&self) -> &Running {
@@ -171,7 +196,7 @@ impl Setup {
 
     /// The settings' `limits`, in flow style without its braces.
     pub fn limits(mut self, limits: &str) -> Self {
-        self.limits = format!("drain: 2s, {limits}");
+        limits.clone_into(&mut self.limits);
         self
     }
 
@@ -184,6 +209,13 @@ impl Setup {
     /// More of the settings' `upstream`, each line indented by two.
     pub fn upstream_settings(mut self, yaml: &str) -> Self {
         writeln!(self.upstream_extra, "{yaml}").unwrap();
+        self
+    }
+
+    /// One more file with authorities that vouch for upstreams.
+    pub fn root(mut self, file: &str) -> Self {
+        self.roots.push_str(", ");
+        self.roots.push_str(file);
         self
     }
 
@@ -207,6 +239,20 @@ impl Setup {
     pub async fn start_program_after(self, before: &str) -> World {
         let before = before.to_owned();
         self.start_as(|settings, control| Running::program_after(before, settings, control)).await
+    }
+
+    /// Starts the program with this text for a policy, or with none, and returns
+    /// what it said when it ended.
+    pub async fn start_without_policy(self, policy: Option<&str>) -> String {
+        let owner_only = Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().permissions(owner_only).tempdir().unwrap();
+        let nobody = ([127, 0, 0, 1], 9).into();
+        let settings = self.write(folder.path(), &Authority::new(), nobody, &BTreeMap::default());
+        match policy {
+            Some(text) => fs::write(folder.path().join(POLICY), text).unwrap(),
+            None => fs::remove_file(folder.path().join(POLICY)).unwrap(),
+        }
+        running::refuses_to_start(&settings).await
     }
 
     async fn start_as<F>(self, start: impl FnOnce(PathBuf, Control) -> F) -> World
@@ -247,8 +293,10 @@ impl Setup {
         resolver: SocketAddr,
         upstreams: &BTreeMap<String, Upstream>,
     ) -> PathBuf {
-        let Self { policy, pins, limits, extra, upstream_extra, .. } = self;
-        let mut hosts = String::new();
+        let Self { policy, pins, limits, extra, upstream_extra, roots, .. } = self;
+        // Nobody waits long for what a test left open.
+        let drain = if limits.contains("drain") { "" } else { "drain: 2s, " };
+        let mut hosts = String::from("  hosts:\n    nobody.test: 127.0.0.1:9\n");
         for upstream in upstreams.values() {
             writeln!(hosts, "    {}: {}", upstream.name, upstream.at).unwrap();
         }
@@ -259,9 +307,9 @@ impl Setup {
             "run: world\npolicy: {POLICY}\ncontrol: control.sock\naudit: audit\n\
              listen:\n  proxy: 127.0.0.1:0\n  socks: 127.0.0.1:0\n  http: 127.0.0.1:0\n  \
              https: 127.0.0.1:0\n  dns: 127.0.0.1:0\n\
-             limits: {{{limits}}}\n{extra}\
-             upstream:\n  roots: {{bundled: false, system: false, files: [upstreams.pem]}}\n  \
-             resolver: [\"{resolver}\"]\n{upstream_extra}  hosts:\n{hosts}"
+             limits: {{{drain}{limits}}}\n{extra}\
+             upstream:\n  roots: {{bundled: false, system: false, files: [upstreams.pem{roots}]}}\n  \
+             resolver: [\"{resolver}\"]\n{upstream_extra}{hosts}"
         );
         for (name, text) in &self.files {
             fs::write(folder.join(name), text).unwrap();
