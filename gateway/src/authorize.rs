@@ -84,7 +84,8 @@ impl ConnectionContext {
         asked: Asked<'h>,
         exchange: &mut Exchange,
     ) -> Result<(RequestPermit, Request<'h>), Refusal> {
-        let request = match Request::read(&asked, self.scheme, &self.destination) {
+        let read = Request::read(&asked, self.scheme, &self.destination, &self.authority);
+        let request = match read {
             Ok(request) => request,
             Err(refusal) => {
                 exchange.unreadable(&asked);

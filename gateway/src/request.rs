@@ -64,23 +64,24 @@ pub(crate) struct Request<'h> {
 }
 
 impl<'h> Request<'h> {
-    /// Reads a request on a connection to `to`.
+    /// Reads a request on a connection to `to`, which `authority` spells.
     pub(crate) fn read(
         asked: &Asked<'h>,
         scheme: Scheme,
         to: &Destination,
+        authority: &str,
     ) -> Result<Self, Refusal> {
         let method = method(asked.method)?;
         let overridden = overridden(asked.headers)?;
         let (path, query) = if asked.target.first() == Some(&b'/') {
-            check_authority(asked, None, to)?;
+            check_authority(asked, None, to, authority)?;
             split(asked.target)?
         } else {
             let target = absolute(asked.target)?;
             if target.scheme != scheme {
                 return Err(mismatch(to, format_args!("{}://", target.scheme)));
             }
-            check_authority(asked, Some(&target.destination), to)?;
+            check_authority(asked, Some(&target.destination), to, authority)?;
             (target.path, target.query)
         };
         let grpc = is_grpc(asked.headers);
@@ -175,7 +176,12 @@ fn check_authority(
     asked: &Asked<'_>,
     in_target: Option<&Destination>,
     to: &Destination,
+    authority: &str,
 ) -> Result<(), Refusal> {
+    // Most clients spell it as we do, and then there is nothing to read.
+    if in_target.is_none() && names_only(asked, authority) {
+        return Ok(());
+    }
     let host = only_host(asked.headers)?;
     let pseudo = asked.authority.map(Authority::parse_bytes).transpose()?;
     if host.is_none() && pseudo.is_none() && asked.version != Version::Http10 {
@@ -194,6 +200,20 @@ fn check_authority(
         return Err(mismatch(to, format_args!("{first}")));
     }
     Ok(())
+}
+
+/// Whether everything that names a host says exactly `authority`, and something
+/// does.
+fn names_only(asked: &Asked<'_>, authority: &str) -> bool {
+    let (mut hosts, mut same) = (0usize, true);
+    asked.headers.values("host", &mut |written| {
+        hosts += 1;
+        same &= written == authority.as_bytes();
+    });
+    if let Some(written) = asked.authority {
+        same &= written == authority.as_bytes();
+    }
+    same && hosts <= 1 && (hosts == 1 || asked.authority.is_some())
 }
 
 fn mismatch(admitted: &Destination, named: std::fmt::Arguments<'_>) -> Refusal {
@@ -226,3 +246,6 @@ pub(crate) fn is_grpc(headers: &Fields) -> bool {
 }
 
 const GRPC: &[u8] = b"application/grpc";
+
+#[cfg(test)]
+mod tests;

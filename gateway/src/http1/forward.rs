@@ -178,3 +178,6 @@ fn field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+use expect_test::expect;
+
+use super::*;
+use crate::http1::head;
+
+fn response_head(written: &str) -> ResponseHead {
+    let mut head = ResponseHead::default();
+    assert_eq!(head::end(written.as_bytes(), 0), Ok(Some(written.len())));
+    head.read(written.as_bytes(), 32).unwrap();
+    head
+}
+
+fn forwarded(written: &str, chunked: bool, afterwards: Afterwards) -> String {
+    let mut out = Vec::new();
+    response(&response_head(written), chunked, afterwards, &mut out);
+    String::from_utf8(out).unwrap().replace("\r\n", "\n")
+}
+
+#[test]
+fn what_concerns_one_connection_stays_there_and_the_rest_keeps_its_order() {
+    let written = "HTTP/1.1 200 Fine\r\nServer: x\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\n\
+                   Keep-Alive: 5\r\nTransfer-Encoding: chunked\r\nSet-Cookie: a\r\nset-cookie: b\r\n\
+                   Alt-Svc: h3\r\nUpgrade: h2c\r\nProxy-Authenticate: Basic\r\n\r\n";
+    expect![[r#"
+        HTTP/1.1 200 Fine
+        Server: x
+        Set-Cookie: a
+        set-cookie: b
+        Transfer-Encoding: chunked
+
+    "#]]
+    .assert_eq(&forwarded(written, true, Afterwards::KeepAlive(Version::Http11)));
+}
+
+#[test]
+fn what_becomes_of_the_connection_is_said_where_it_is_not_understood() {
+    let written = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n";
+    expect![[r#"
+        HTTP/1.1 200 OK
+        Content-Length: 1
+        Connection: keep-alive
+
+    "#]]
+    .assert_eq(&forwarded(written, false, Afterwards::KeepAlive(Version::Http10)));
+    expect![[r#"
+        HTTP/1.1 200 OK
+        Content-Length: 1
+        Connection: close
+
+    "#]]
+    .assert_eq(&forwarded(written, false, Afterwards::Close));
+}
+
+#[test]
+fn an_answer_that_can_have_no_body_has_no_length() {
+    let written = "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n";
+    let keep = Afterwards::KeepAlive(Version::Http11);
+    assert_eq!(forwarded(written, false, keep), "HTTP/1.1 204 No Content\n\n");
+}
+
+#[test]
+fn a_length_survives_even_if_it_is_called_a_matter_of_the_connection() {
+    let written = "HTTP/1.1 200 OK\r\nConnection: content-length\r\nContent-Length: 5\r\n\r\n";
+    let keep = Afterwards::KeepAlive(Version::Http11);
+    assert!(forwarded(written, false, keep).contains("Content-Length: 5\n"));
+}
+
+#[test]
+fn who_stays_is_read_by_version() {
+    for (written, stays) in [
+        ("HTTP/1.1 200 OK\r\n\r\n", true),
+        ("HTTP/1.1 200 OK\r\nConnection: Close\r\n\r\n", false),
+        ("HTTP/1.0 200 OK\r\n\r\n", false),
+        ("HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n\r\n", true),
+    ] {
+        assert_eq!(upstream_stays(&response_head(written)), stays, "{written}");
+    }
+}
