@@ -25,7 +25,8 @@ pub trait Tap {
     fn resized(&mut self, size: crate::backend::TerminalSize);
 }
 
-/// Passes everything through until the sandbox has ended.
+/// Passes everything through until the sandbox has ended. With `keep_stdout`
+/// our own result goes there, and what the command prints goes to stderr.
 pub async fn exec(
     plan: &Plan,
     backend: &dyn Backend,
@@ -33,6 +34,7 @@ pub async fn exec(
     streams: Streams,
     (mut hearing, mut speaking): (Hearing, Speaking),
     tap: &mut dyn Tap,
+    keep_stdout: bool,
 ) -> Result<Seen, BackendError> {
     let begun = Instant::now();
     let mut signals = Signals::listen();
@@ -62,7 +64,7 @@ pub async fn exec(
                         continue;
                     }
                     tap.printed(&chunk);
-                    if passing && pass_on(&chunk).await.is_err() {
+                    if passing && pass_on(&chunk, keep_stdout).await.is_err() {
                         // Nobody reads us any more, as after `| head`.
                         passing = false;
                         seen.stopped = Some(Stopped::Cancelled { signal: PIPE });
@@ -137,8 +139,8 @@ async fn feed(mut input: std::pin::Pin<Box<dyn tokio::io::AsyncWrite + Send>>) {
     drop(input.shutdown().await);
 }
 
-async fn pass_on(chunk: &Chunk) -> io::Result<()> {
-    match chunk.to {
+async fn pass_on(chunk: &Chunk, keep_stdout: bool) -> io::Result<()> {
+    match if keep_stdout { Side::Err } else { chunk.to } {
         Side::Err => {
             let mut ours = tokio::io::stderr();
             ours.write_all(&chunk.bytes).await?;

@@ -259,4 +259,4 @@ const COVERED: &[&str] = &[
 ];
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -24,6 +24,8 @@ pub use flags::{AGENT_IMAGE, RunFlags};
 pub struct Request {
     pub command: Vec<String>,
     pub tty: bool,
+    /// Our own result goes to stdout, so what the command prints does not.
+    pub keep_stdout: bool,
     /// What the caller's terminal is called.
     pub terminal: String,
     pub backend: BackendKind,

@@ -97,7 +97,8 @@ async fn carry_out(
     let isolated =
         isolated.ok_or_else(|| RunError::NotIsolated { shortfalls: shortfalls(findings) })?;
     let started = Started { sandbox, streams, link: (hearing, speaking) };
-    let seen = go(isolated, plan, backend, prepared, started).await?;
+    let keep_stdout = understood.request.keep_stdout;
+    let seen = go(isolated, plan, backend, prepared, started, keep_stdout).await?;
 
     if let Some(gateway) = gateway {
         finish(prepared, gateway).await;
@@ -119,6 +120,7 @@ async fn go(
     backend: &dyn Backend,
     prepared: &Prepared,
     started: Started,
+    keep_stdout: bool,
 ) -> Result<Seen, RunError> {
     let Started { sandbox, streams, link: (hearing, mut speaking) } = started;
     let mut recorder = Recorder::begin(plan, &prepared.evidence).map_err(RunError::Transcript)?;
@@ -129,7 +131,9 @@ async fn go(
         drop(backend.resize(&sandbox, size).await);
     }
     speaking.order(Order::Go).await;
-    let seen = exec(plan, backend, &sandbox, streams, (hearing, speaking), &mut recorder).await?;
+    let seen =
+        exec(plan, backend, &sandbox, streams, (hearing, speaking), &mut recorder, keep_stdout)
+            .await?;
     recorder.end(judge(&seen).code()).map_err(RunError::Transcript)?;
     Ok(seen)
 }

@@ -43,6 +43,16 @@ fn a_dry_run_makes_nothing() {
 }
 
 #[test]
+fn a_result_for_machines_is_not_mixed_with_what_the_command_prints() {
+    for person in people() {
+        let ran = person.shell(&["-o", "json"], "echo out; exit 3");
+        let record: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!((ran.code, &record["exit_code"]), (3, &3.into()));
+        assert!(ran.stderr.ends_with("out\n"), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn what_was_printed_can_be_read_afterwards() {
     for person in people() {
         let run = person.shell(&[], "echo first; echo second >&2").run().to_owned();

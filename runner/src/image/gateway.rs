@@ -7,10 +7,10 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use aws_lc_rs::digest::{Context, SHA256};
 use bollard::query_parameters::BuildImageOptionsBuilder;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use sha2::{Digest as _, Sha256};
 
 use super::program::must_be_static;
 
@@ -18,10 +18,11 @@ use super::program::must_be_static;
 pub async fn ensure(api: &bollard::Docker, program: &Path) -> anyhow::Result<String> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     must_be_static(program, &bytes)?;
-    let mut digest = Sha256::new();
+    let mut digest = Context::new(&SHA256);
     digest.update(&bytes);
-    digest.update(DOCKERFILE);
-    let digest: String = digest.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect();
+    digest.update(DOCKERFILE.as_bytes());
+    let digest = digest.finish();
+    let digest: String = digest.as_ref().iter().take(8).map(|b| format!("{b:02x}")).collect();
     let name = format!("sluice/gateway:{digest}");
     if api.inspect_image(&name).await.is_ok() {
         return Ok(name);

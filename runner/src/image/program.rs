@@ -1,6 +1,7 @@
 //! Our own programs, found on the host and fit to run where nothing else is.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -27,8 +28,13 @@ pub fn find(name: &str, by: &str, variable: Variable<'_>) -> anyhow::Result<Path
     Ok(path)
 }
 
+/// Program headers stand at the beginning.
 fn head_of(path: &Path) -> anyhow::Result<Vec<u8>> {
-    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+    let mut head = Vec::new();
+    let read = || format!("cannot read {}", path.display());
+    let file = fs::File::open(path).with_context(read)?;
+    file.take(64 * 1024).read_to_end(&mut head).with_context(read)?;
+    Ok(head)
 }
 
 /// A program that names an interpreter does not start in an image without one.

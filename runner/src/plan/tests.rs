@@ -11,10 +11,11 @@ use crate::request::BackendKind;
 
 const MACHINE: Machine = Machine { processors: 2, open_files: 20_000 };
 
-fn request() -> Request {
+pub(crate) fn request() -> Request {
     Request {
         command: vec!["make".into(), "test".into()],
         tty: false,
+        keep_stdout: false,
         terminal: "xterm".into(),
         backend: BackendKind::Docker,
         image: "sluice/agent".into(),
@@ -29,7 +30,7 @@ fn request() -> Request {
     }
 }
 
-fn planned(policy: &str, request: &Request) -> Plan {
+pub(crate) fn planned(policy: &str, request: &Request) -> Plan {
     let source = Source::new("sandbox.policy.yaml", policy);
     let policy = policies::read(&source, &NoFiles).unwrap_or_else(|problems| panic!("{problems}"));
     let run = RunId::parse("20261116-031045-7f3a2b").unwrap();

@@ -177,7 +177,8 @@ impl RunFlags {
             }
         };
         let user = user_for(&workspace);
-        if rustix::process::geteuid().is_root() && owner_of(&workspace) == Some(0) {
+        let is_seen = self.mode.as_deref() != Some("none");
+        if is_seen && rustix::process::geteuid().is_root() && owner_of(&workspace) == Some(0) {
             notes.push(format!(
                 "the project belongs to root, and nothing in a sandbox is root: user {} can \
                  change what everybody can, and make new files",
@@ -187,6 +188,7 @@ impl RunFlags {
         let request = Request {
             command: self.command.clone(),
             tty: std::io::stdin().is_terminal() && std::io::stdout().is_terminal(),
+            keep_stdout: false,
             terminal: text(variable, "TERM").unwrap_or_else(|| "xterm".to_owned()),
             backend: self.backend.or(config.backend).unwrap_or_default(),
             image: self

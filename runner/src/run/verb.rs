@@ -20,7 +20,8 @@ use crate::sweep::sweep;
 /// Carries out the command line, or shows what that would be.
 pub fn verb(flags: &RunFlags, console: &mut Console) -> Result<Exit, Failure> {
     let config = config::load(&place::environment)?;
-    let understood = flags.understand(&config, &place::environment)?;
+    let mut understood = flags.understand(&config, &place::environment)?;
+    understood.request.keep_stdout = console.format != Format::Table;
     let plan = plan(RunId::now(), &understood.request, &understood.policy, &Machine::this());
     if flags.dry_run {
         match console.format {

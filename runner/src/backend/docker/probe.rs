@@ -108,3 +108,94 @@ fn quota_millis(measured: &str) -> Option<u64> {
     let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
     quota.checked_mul(1000)?.checked_div(period)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::{planned, request};
+
+    /// What a sandbox as planned measures.
+    fn good(plan: &Plan) -> Facts {
+        let network = if plan.network.is_some() { "eth0 lo" } else { "lo" };
+        let facts = [
+            ("no_new_privs", "1"),
+            ("seccomp", "2"),
+            ("cap_inheritable", NO_CAPABILITIES),
+            ("cap_permitted", NO_CAPABILITIES),
+            ("cap_effective", NO_CAPABILITIES),
+            ("cap_bounding", NO_CAPABILITIES),
+            ("cap_ambient", NO_CAPABILITIES),
+            ("uid", "1500 1500 1500 1500"),
+            ("root", "readonly"),
+            ("cgroup_namespace", "private"),
+            ("ipv6", "none"),
+            ("af_packet", "refused"),
+            ("af_vsock", "refused"),
+            ("engine_socket", "none"),
+            ("kernel_settings", "closed"),
+            ("sysrq", "closed"),
+            ("memory_limit", "2147483648"),
+            ("pids_limit", "512"),
+            ("cpu_quota", "200000 100000"),
+            ("open_files", "16384"),
+            ("interfaces", network),
+        ];
+        facts.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+    }
+
+    fn plans() -> [Plan; 2] {
+        ["version: 1\n", "version: 1\nnet: {enabled: true}\n"]
+            .map(|policy| planned(policy, &request()))
+    }
+
+    #[test]
+    fn a_sandbox_as_planned_may_start() {
+        for plan in plans() {
+            let (findings, isolated) = check(&good(&plan), &plan);
+            assert!(isolated.is_some(), "{findings:?}");
+        }
+    }
+
+    #[test]
+    fn each_prerequisite_that_is_not_measured_is_a_refusal() {
+        for plan in plans() {
+            for name in good(&plan).keys() {
+                let mut facts = good(&plan);
+                facts.remove(name);
+                let (findings, isolated) = check(&facts, &plan);
+                assert!(isolated.is_none(), "{name}");
+                let missing: Vec<_> = findings.iter().filter(|finding| !finding.holds).collect();
+                assert_eq!((missing.len(), missing[0].measured.as_str()), (1, "nothing"), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_prerequisite_that_is_weaker_is_a_refusal() {
+        let [plan, _] = plans();
+        for (name, weaker) in [
+            ("no_new_privs", "0"),
+            ("seccomp", "0"),
+            ("cap_effective", "00000000a80425fb"),
+            ("cap_bounding", "0000000000002000"),
+            ("uid", "0 0 0 0"),
+            ("uid", "1500 0 0 0"),
+            ("root", "writable"),
+            ("cgroup_namespace", "host"),
+            ("ipv6", "present"),
+            ("af_vsock", "open"),
+            ("engine_socket", "/run/docker.sock"),
+            ("memory_limit", "9223372036854771712"),
+            ("memory_limit", "max"),
+            ("pids_limit", "max"),
+            ("cpu_quota", "-1 100000"),
+            ("cpu_quota", "max 100000"),
+            ("open_files", "unlimited"),
+            ("interfaces", "eth0 lo"),
+        ] {
+            let mut facts = good(&plan);
+            facts.insert(name.to_owned(), weaker.to_owned());
+            assert!(check(&facts, &plan).1.is_none(), "{name} {weaker}");
+        }
+    }
+}
