@@ -25,7 +25,6 @@ use std::sync::Arc;
 use audit::{Client, Handling};
 use certs::Alpn;
 use policies::{Destination, Host, HostName, Scheme};
-use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::time;
 use tokio_rustls::server::TlsStream;
@@ -33,10 +32,11 @@ use tokio_rustls::server::TlsStream;
 use crate::admit::{Admitted, admit};
 use crate::connection::{ConnectionContext, Doom};
 use crate::gateway::Gateway;
-use crate::http1::{self, Afterwards, Origin};
+use crate::http1::{self, Origin};
 use crate::http2;
 use crate::inspect::Meter;
 use crate::listen::Accepted;
+use crate::opening::answer::{say_yes, tell_http, tell_tls};
 use crate::opening::hello::{self, Hello};
 use crate::opening::socks;
 use crate::opening::{self, Answer, By, Opened, Opening};
@@ -279,16 +279,6 @@ fn note(doom: Doom, record: &mut ConnectionRecord) -> Doom {
     doom
 }
 
-/// Tells the client that it may go on.
-async fn say_yes(stream: &mut TcpStream, by: By) -> Result<(), Refusal> {
-    let told = match by {
-        By::Connect => stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await,
-        By::Hello => Ok(()),
-        By::Socks => socks::reply(stream, socks::Reply::Succeeded).await,
-    };
-    told.map_err(|err| Refusal::ClientGone(err.to_string()))
-}
-
 /// Tells the client that it may not, in the words it understands best.
 ///
 /// Where the words would be a bare number, and HTTP can be expected inside, the
@@ -320,21 +310,6 @@ async fn say_no(
             drop(socks::reply(&mut stream, socks::Reply::NotAllowed).await);
             Err(refusal)
         }
-    }
-}
-
-async fn tell_http(stream: &mut TcpStream, reply: &Reply) {
-    let mut out = Vec::new();
-    let reason = reply.reason_phrase();
-    http1::write_refusal(&reply.wire(false), &reason, false, Afterwards::Close, &mut out);
-    if stream.write_all(&out).await.is_ok() {
-        http1::linger(stream).await;
-    }
-}
-
-async fn tell_tls(stream: &mut TcpStream, alert: &[u8]) {
-    if stream.write_all(alert).await.is_ok() {
-        http1::linger(stream).await;
     }
 }
 

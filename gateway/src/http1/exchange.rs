@@ -9,14 +9,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::authorize::{Authorized, RequestPermit};
 use crate::connection::ConnectionContext;
 use crate::dial::Http1Upstream;
-use crate::http1::fields::Known;
 use crate::http1::forward::{self, Afterwards};
 use crate::http1::framing::{self, Framing};
 use crate::http1::head::{RequestHead, ResponseHead};
 use crate::http1::turn::{Sending, Stop, Turn};
 use crate::record::Exchange;
 use crate::refuse::{Refusal, Reply};
-use crate::relay::{First, Inbox, Patience, Pump, Tunnel};
+use crate::relay::{First, Inbox, Patience, Pump};
 use crate::request::{Request, Version};
 
 /// The client's side of a connection.
@@ -29,7 +28,7 @@ pub(crate) struct Client<'a, C> {
 /// Memory that a connection uses again for each exchange.
 pub(crate) struct Buffers {
     response: ResponseHead,
-    upstream_in: Inbox,
+    pub(super) upstream_in: Inbox,
     up: Vec<u8>,
     down: Vec<u8>,
 }
@@ -63,7 +62,7 @@ pub(crate) enum After {
 }
 
 /// Why an exchange ended early: before the client got an answer, or within it.
-enum Stopped {
+pub(super) enum Stopped {
     Answered(Refusal),
     Unanswered(Refusal),
 }
@@ -97,12 +96,12 @@ pub(crate) async fn carry<C: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// A request, with all that is needed to send it.
-struct Sent<'a> {
+pub(super) struct Sent<'a> {
     permit: &'a RequestPermit,
-    request: &'a Request<'a>,
+    pub(super) request: &'a Request<'a>,
     head: &'a RequestHead,
     framing: Framing,
-    context: &'a ConnectionContext,
+    pub(super) context: &'a ConnectionContext,
 }
 
 impl Sent<'_> {
@@ -265,8 +264,10 @@ impl Sent<'_> {
                 return Ok(());
             }
             if self.head.version != Version::Http10 {
-                let keep = Afterwards::KeepAlive(Version::Http11);
+                let (keep, before) = (Afterwards::KeepAlive(Version::Http11), turn.down.out.len());
                 forward::response(response, false, keep, &mut turn.down.out);
+                let length = turn.down.out.len() - before;
+                turn.meter.received(length).map_err(Lost::unanswered)?;
             }
         }
         Err(malformed(&"it sent hint after hint and no answer"))
@@ -317,53 +318,6 @@ impl Sent<'_> {
                 First::Signal => self.context.reconsider(self.request)?,
             }
         }
-    }
-
-    /// Whether a 101 is the one that was asked for.
-    fn check_upgrade(&self, response: &ResponseHead) -> Result<(), Refusal> {
-        let mut to = response.fields.of(Known::Upgrade);
-        let websocket = to.next().is_some_and(|to| to.eq_ignore_ascii_case(b"websocket"));
-        if self.request.websocket && websocket && to.next().is_none() {
-            return Ok(());
-        }
-        Err(Refusal::UpstreamMalformed("it changes to a protocol nobody asked for".to_owned()))
-    }
-
-    /// Passes on a 101.
-    async fn upgrade<C: AsyncRead + AsyncWrite + Unpin>(
-        &self,
-        turn: &mut Turn<'_, C>,
-        response: &ResponseHead,
-        patience: &mut Patience,
-    ) -> Result<(), Refusal> {
-        forward::response(response, false, Afterwards::Upgraded, &mut turn.down.out);
-        turn.meter.received(turn.down.out.len())?;
-        let poll = |turn: &mut Turn<'_, C>, cx: &mut Context<'_>| turn.poll_interim(cx);
-        match patience.first(turn, poll, Turn::moved).await {
-            First::It(Ok(())) | First::Signal => Ok(()),
-            First::It(Err(Stop::Refused(refusal))) => Err(refusal),
-            First::It(Err(Stop::Stale(why))) => Err(Refusal::ClientGone(why)),
-            First::Idle(limit) => Err(Refusal::Idle { limit }),
-            First::Total(limit) => Err(Refusal::CapReached { limit }),
-        }
-    }
-
-    /// The rest of a connection that became a WebSocket.
-    async fn tunnel<C: AsyncRead + AsyncWrite + Unpin>(
-        &self,
-        upstream: Http1Upstream,
-        client: &mut Client<'_, C>,
-        buffers: &mut Buffers,
-        exchange: &Exchange,
-    ) -> Result<After, Stopped> {
-        let mut upstream = upstream.into_io();
-        let client_side = (&mut *client.io, &mut *client.inbox);
-        let upstream_side = (&mut upstream, &mut buffers.upstream_in);
-        let tunnel = Tunnel::between(client_side, upstream_side, exchange.meter());
-        client.patience.begin(&self.context.gateway);
-        let allowed = || self.context.reconsider(self.request);
-        let relayed = tunnel.relay(client.patience, allowed).await;
-        relayed.map(|()| After::Close).map_err(Stopped::Answered)
     }
 }
 

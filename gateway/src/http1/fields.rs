@@ -86,6 +86,11 @@ impl Fields {
         Ok(())
     }
 
+    /// How many bytes they took on the wire.
+    pub(crate) fn written(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Every field: what it is to us, its name as written, its value.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Known, &[u8], &[u8])> {
         self.fields.iter().map(|field| (field.known, self.text(field.name), self.text(field.value)))
@@ -104,7 +109,7 @@ impl Fields {
         self.of(Known::Connection).any(|value| tokens(value).any(|t| t.eq_ignore_ascii_case(name)))
     }
 
-    /// Whether there is a `Connection` field at all.
+    /// Whether there is a field of this kind.
     pub(crate) fn has(&self, known: Known) -> bool {
         self.fields.iter().any(|field| field.known == known)
     }

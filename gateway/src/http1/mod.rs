@@ -15,6 +15,7 @@ pub(crate) mod head;
 mod origin;
 mod serve;
 mod turn;
+mod upgrade;
 
 pub(crate) use fields::Known;
 pub(crate) use forward::{Afterwards, refusal as write_refusal};

@@ -8,6 +8,7 @@
 //! Nothing has been decided yet, so nothing is answered here but refusals, and
 //! everything has a bound in bytes and in time.
 
+pub(crate) mod answer;
 pub(crate) mod hello;
 mod proxy;
 pub(crate) mod socks;

@@ -171,6 +171,11 @@ impl Pump {
                 self.out.extend_from_slice(data);
             }
             inbox.consume(skip + length);
+            if let From::Chunked(decoder) = &self.from
+                && decoder.is_done()
+            {
+                count(decoder.trailers().written()).map_err(Broken::Refused)?;
+            }
             self.end_if_complete();
         }
         Ok(())

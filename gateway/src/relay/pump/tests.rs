@@ -136,3 +136,15 @@ fn what_follows_a_body_is_left_in_the_inbox() {
     assert!(done.is_ok());
     assert_eq!((out.as_slice(), counted), (&b"HEADhello"[..], 5));
 }
+
+#[test]
+fn trailers_are_bytes_that_leave_too() {
+    let wire = b"5\r\nhello\r\n0\r\nX-Out: 12345\r\n\r\n";
+    let (done, out, counted) = pumped(wire, 100, Framing::Chunked, true, usize::MAX);
+    assert!(done.is_ok());
+    assert!(out.ends_with(b"0\r\nX-Out: 12345\r\n\r\n"));
+    assert_eq!(counted, 5 + 14);
+    let (done, out, _) = pumped(wire, 100, Framing::Chunked, true, 10);
+    assert!(matches!(done, Err(Broken::Refused(_))), "{done:?}");
+    assert!(!out.ends_with(b"\r\n\r\n"));
+}
