@@ -2,6 +2,7 @@
 //! them, over loopback.
 
 mod bounded;
+mod hostile;
 mod inside;
 mod relayed;
 mod sealed;
