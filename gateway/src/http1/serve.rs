@@ -112,6 +112,10 @@ async fn next_head<C: AsyncRead + Unpin>(
     let mut begun = !reading.inbox.is_empty();
     if begun {
         patience.wait(limits.header());
+    } else if patience.signals().draining() {
+        // The order to stop came while the request before was under way, and was
+        // heard there.
+        return Ok(false);
     }
     loop {
         let poll = |reading: &mut Reading<'_, C>, cx: &mut Context<'_>| match begun {
