@@ -17,6 +17,7 @@ mod recording;
 mod refusals;
 mod reload;
 mod streams;
+mod tls;
 mod tools;
 mod upstreams;
 mod ways_in;

@@ -2,7 +2,7 @@
 //! refused for the other, in the same words.
 
 use serde_json::Value;
-use tests::tool::run_any;
+use tests::tool::{run, run_any};
 use tests::{Reply, World, answering_http2, available};
 
 #[tokio::test]
@@ -61,5 +61,10 @@ async fn curl_gets_the_same_answer_by_every_way() {
     assert!(told.iter().all(|problem| problem == &told[0]), "{told:?}");
     assert_eq!(told[0]["code"], "no_rule");
     world.assert_nobody_was_contacted_but(&["allowed.test", "two.test"]);
-    world.end().await;
+    let log = world.end_and_keep().await;
+    // What it left is whole to the command that people check it with.
+    let command = tests::program().with_file_name("sluice-under-test");
+    let folder = log.path().join("audit");
+    let said = run(&command, &["audit", "verify", folder.to_str().unwrap()], &[]).await;
+    assert!(!said.is_empty());
 }

@@ -1,13 +1,12 @@
-//! G: the operator's side, other sandboxes, and floods.
+//! G: the operator's side, other sandboxes, and (in [`floods`]) floods.
+
+mod floods;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::time::Duration;
 
-use tests::memory::{MIB, resident};
 use tests::world::policy;
-use tests::{Certificate, Line, Plan, Sandbox, SocksName, Way, World, code, until};
-use tokio::time;
+use tests::{Certificate, Plan, Sandbox, SocksName, Way, World};
 
 /// G1.
 #[tokio::test]
@@ -160,140 +159,6 @@ async fn without_a_policy_nothing_starts() {
         let refused = World::new().start_without_policy(text).await;
         assert!(refused.contains(missing), "{refused}");
     }
-}
-
-/// G6.
-#[tokio::test]
-async fn clients_that_dribble_are_cut_off_and_nobody_waits_for_them() {
-    let limits = "opening: 1s, header: 1s";
-    let world = World::new().limits(limits).start().await;
-    let mut lines: Vec<Line> = Vec::new();
-    for _ in 0..20 {
-        // Before the head is complete, in the clear and inside TLS; before the
-        // hello is; and before SOCKS has said where.
-        let mut proxy = world.sandbox.proxy().await;
-        proxy.send("CONNECT allowed.te").await;
-        let mut captured = world.sandbox.captured_http().await;
-        captured.send("GET / HTTP/1.1\r\nHost: allo").await;
-        let mut hello = world.sandbox.captured_https().await;
-        hello.send([0x16, 3, 1, 2]).await;
-        let mut socks = world.sandbox.socks().await;
-        socks.send([5, 200]).await;
-        let mut inside = world.sandbox.tls(Way::Proxy, "allowed.test", &[]).await.unwrap();
-        inside.send("GET / HTTP/1.1\r\nX-a: b\r\n").await;
-        lines.extend([proxy, captured, hello, socks, inside]);
-    }
-    world.assert_still_serves().await;
-    // One byte at a time does not buy more time.
-    for _ in 0..4 {
-        time::sleep(Duration::from_millis(300)).await;
-        for line in &mut lines {
-            line.try_send(b"a").await.ok();
-        }
-    }
-    for mut line in lines {
-        line.rest().await;
-    }
-    let timeouts = || {
-        let connections = world.audit.of_kind("connection").into_iter();
-        let all = connections.chain(world.audit.of_kind("request"));
-        all.filter(|record| code(record) == "opening_timeout").count()
-    };
-    until("a hundred records", || (timeouts() >= 100).then_some(())).await;
-    world.upstream("allowed.test").assert_not_contacted_beyond(1);
-    world.assert_still_serves().await;
-    world.end().await;
-}
-
-/// G6: an idle tunnel costs little, and others do not notice.
-#[tokio::test]
-async fn idle_tunnels_are_cheap() {
-    let world = World::new().start_program().await;
-    world.assert_still_serves().await;
-    let before = resident(world.pid());
-    let mut lines = Vec::new();
-    for _ in 0..300 {
-        let mut line = world.sandbox.tls(Way::Proxy, "allowed.test", &["http/1.1"]).await.unwrap();
-        line.send("GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n").await;
-        line.reply().await.assert_relayed(200);
-        lines.push(line);
-    }
-    let grown = resident(world.pid()).saturating_sub(before);
-    assert!(grown < 300 * 200 * 1024, "300 idle tunnels took {} KiB", grown / 1024);
-    world.assert_still_serves().await;
-    drop(lines);
-    world.end().await;
-}
-
-/// G6: beyond the bound a connection waits outside, and gets in when one leaves.
-#[tokio::test]
-async fn no_more_connections_than_there_is_room_for() {
-    let world = World::new().limits("connections: 8").start().await;
-    let mut inside = Vec::new();
-    for _ in 0..8 {
-        inside.push(world.sandbox.tls(Way::Proxy, "allowed.test", &[]).await.unwrap());
-    }
-    let mut outside = world.sandbox.proxy().await;
-    outside.send("CONNECT allowed.test:443 HTTP/1.1\r\nHost: allowed.test:443\r\n\r\n").await;
-    let answer = time::timeout(Duration::from_millis(300), outside.head()).await;
-    assert!(answer.is_err(), "there was no room: {answer:?}");
-
-    drop(inside.pop());
-    assert_eq!(outside.reply_to("CONNECT").await.status, 200);
-    drop(inside);
-    drop(outside);
-    world.assert_still_serves().await;
-    world.end().await;
-}
-
-/// G6.
-#[tokio::test]
-async fn a_flood_of_headers_is_refused_before_it_is_kept() {
-    let world = World::new().start().await;
-    let many = "X-Filler: a\r\n".repeat(10_000);
-    let long = format!("X-Filler: {}\r\n", "a".repeat(1024 * 1024));
-    for filler in [&many, &long] {
-        for inside in [false, true] {
-            let mut line = match inside {
-                true => world.sandbox.tls(Way::Proxy, "allowed.test", &["http/1.1"]).await.unwrap(),
-                false => world.sandbox.captured_http().await,
-            };
-            line.send(format!("GET / HTTP/1.1\r\nHost: allowed.test\r\n{filler}\r\n")).await;
-            let reply = line.reply().await;
-            assert!([400, 431].contains(&reply.status), "{}", reply.text());
-            line.assert_ends().await;
-        }
-    }
-    // Few bytes and many headers.
-    let mut line = world.sandbox.tls(Way::Proxy, "allowed.test", &["http/1.1"]).await.unwrap();
-    line.send(format!("GET / HTTP/1.1\r\nHost: allowed.test\r\n{}\r\n", "a:\r\n".repeat(2000)))
-        .await;
-    let reply = line.reply().await;
-    assert!([400, 431].contains(&reply.status), "{}", reply.text());
-    drop(line);
-    world.upstream("allowed.test").assert_never_contacted();
-    world.assert_still_serves().await;
-    world.end().await;
-}
-
-/// G6: every name costs a leaf, and leaves are not kept for ever.
-#[tokio::test]
-async fn hundreds_of_hosts_do_not_fill_the_memory() {
-    let world = World::new().start_program().await;
-    world.assert_still_serves().await;
-    let before = resident(world.pid());
-    for index in 0..500 {
-        let host = format!("host-{index}.evil.test");
-        let mut line = world.sandbox.captured_https().await;
-        line = world.sandbox.handshake(line, &host, &["http/1.1"]).await.unwrap();
-        line.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")).await;
-        line.reply().await.assert_refused(403, "no_rule");
-    }
-    let grown = resident(world.pid()).saturating_sub(before);
-    assert!(grown < 64 * MIB, "500 hosts took {} MiB", grown / MIB);
-    world.resolver.assert_never_asked();
-    world.assert_still_serves().await;
-    world.end().await;
 }
 
 /// G9.

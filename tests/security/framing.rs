@@ -3,7 +3,9 @@
 //! The scripted upstream reads naively, as the servers do that such bytes are
 //! made for: [`the_naive_upstream_is_fooled`] shows that they work on it.
 
-use tests::{Answer, Plan, Received, Reply, Way, World, answering_http2, until};
+mod paths;
+
+use tests::{Plan, Received, Reply, Way, World, answering_http2, until};
 
 /// Requests that end in two places. Each hides a second one, for `/smuggled`.
 const SMUGGLING: [(&str, &str); 18] = [
@@ -288,141 +290,48 @@ async fn http2_headers_that_frame_are_refused() {
     world.end().await;
 }
 
-/// C7.
+/// C1 to C4: what a client lists in `Connection` is for us alone, but what frames
+/// the message is not for it to take away.
 #[tokio::test]
-async fn a_path_that_servers_read_differently_is_refused() {
-    let world = World::new()
-        .policy(&tests::world::policy(&[
-            "{host: allowed.test, paths: [\"/repos/ok/**\", /still-here]}",
-        ]))
-        .upstream("allowed.test", Plan::answering(|_| Answer::new(200, "served")))
-        .start()
-        .await;
-    for path in [
-        "/repos/ok/../../gists",
-        "/repos/ok/..%2f..%2fgists",
-        "/repos/ok/%2e%2e/%2e%2e/gists",
-        "/repos/ok/.%2e/gists",
-        "/repos/ok/%252e%252e/gists",
-        "/repos/ok/%252e%252e%252fgists",
-        "/repos//ok/../gists",
-        "//gists",
-        "/repos/ok//x",
-        "/repos/ok/;x/../../gists",
-        "/repos/ok/..;/gists",
-        "/repos/ok/\\..\\..\\gists",
-        "/repos/ok/%5c..%5cgists",
-        "/repos/ok/%00/x",
-        "/repos/ok/x%00.txt",
-        "/repos/ok/%c0%ae%c0%ae/gists",
-        "/repos/ok/%e0%80%ae/gists",
-        "/repos/ok/%ff",
-        "/repos/ok/%zz",
-        "/repos/ok/%",
-        "/repos/ok/./x",
-        "/repos/ok/x/.",
-        "/repos/ok/..",
-        "/repos/ok/%0d%0aX-Injected:%201",
-        "/repos/ok/#/../../gists",
-        "/repos/%6fk/../gists",
-        "/gists",
-        "/REPOS/ok/x",
-        "/repos/ok",
-    ] {
-        let mut line = world.sandbox.tls(Way::Proxy, "allowed.test", &["http/1.1"]).await.unwrap();
-        line.send(format!("GET {path} HTTP/1.1\r\nHost: allowed.test\r\n\r\n")).await;
-        let reply = line.reply().await;
-        let refused = match reply.code().as_str() {
-            "ambiguous" | "malformed" => reply.status == 400,
-            "no_rule" => reply.status == 403,
-            _ => false,
-        };
-        // The rule `/repos/ok/**` may or may not take in `/repos/ok` itself.
-        assert!(refused || path == "/repos/ok", "{path}: {}", reply.text());
-        if refused {
-            world.audit.refused("allowed.test", &reply.code()).await;
-        }
-    }
-    assert!(!world.upstream("allowed.test").received().contains("gists"));
-    world.upstream("allowed.test").assert_never_contacted();
-    world.end().await;
-}
-
-/// C7: the bytes that were judged are the bytes that leave.
-#[tokio::test]
-async fn a_path_leaves_as_it_was_judged() {
-    let world = World::new()
-        .policy(&tests::world::policy(&[
-            "{host: allowed.test, paths: [\"/@acme%2Fui\", \"/repos/ok/**\"]}",
-        ]))
-        .start()
-        .await;
-    for (asked, left) in [
-        ("/@acme%2fui", "/@acme%2fui"),
-        ("/repos/ok/a%20b", "/repos/ok/a%20b"),
-        ("/repos/ok/x?q=../../gists&r=%2e%2e", "/repos/ok/x?q=../../gists&r=%2e%2e"),
-        ("/repos/ok/x;v=1", "/repos/ok/x;v=1"),
-        ("/repos/ok/trailing/", "/repos/ok/trailing/"),
-    ] {
-        world.sandbox.get(&format!("https://allowed.test{asked}")).await.assert_relayed(200);
-        let received = world.upstream("allowed.test").requests().pop().unwrap();
-        assert_eq!(received.target.to_ascii_lowercase(), left, "{asked}");
-    }
-    // Needless escapes are gone before the judge sees the path, and so is what
-    // an upstream could decode differently.
-    world.sandbox.get("https://allowed.test/repos/%6fk/%78").await.assert_relayed(200);
-    let received = world.upstream("allowed.test").requests().pop().unwrap();
-    assert_eq!(received.target, "/repos/ok/x");
-    world.end().await;
-}
-
-/// C8.
-#[tokio::test]
-async fn a_method_is_judged_as_what_the_server_takes_it_for() {
-    let world = World::allowing(&[
-        "{host: allowed.test, methods: [GET, POST]}",
-        "{host: allowed.test, protocol: http, methods: [GET, POST]}",
-    ])
-    .start()
-    .await;
-    for method in
-        ["get", "Get", "DELETE", "TRACE", "FROBNICATE", "G\u{0}T", "CONNECT", "GET\u{b}", "PRI"]
+async fn listing_a_header_as_ours_does_not_unframe_the_message() {
+    let world = World::new().start().await;
+    for listed in ["content-length", "host", "transfer-encoding", "close, content-length", "x-kept"]
     {
         let mut line = world.sandbox.tls(Way::Proxy, "allowed.test", &["http/1.1"]).await.unwrap();
-        line.send(format!("{method} / HTTP/1.1\r\nHost: allowed.test\r\n\r\n")).await;
+        line.send(format!(
+            "POST /listed HTTP/1.1\r\nHost: allowed.test\r\nConnection: {listed}\r\n\
+             Content-Length: 44\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: allowed.test\r\n\r\n"
+        ))
+        .await;
         let reply = line.reply().await;
-        assert!([400, 403].contains(&reply.status), "{method:?}: {}", reply.text());
-        world.audit.refused("allowed.test", &reply.code()).await;
+        assert!([200, 400].contains(&reply.status), "{listed}: {}", reply.text());
     }
-    for (name, value) in [
-        ("X-HTTP-Method-Override", "DELETE"),
-        ("X-HTTP-Method-Override", "delete"),
-        ("X-HTTP-Method", "PUT"),
-        ("X-Method-Override", " PATCH"),
-        ("x-http-method-override", "TRACE"),
-        ("X-HTTP-Method-Override", "FROBNICATE"),
-    ] {
-        let ask = world.sandbox.ask("POST", "https://allowed.test/").header(name, value);
-        let reply = ask.body("x").send().await;
-        assert_eq!(reply.status, 403, "{name}: {value}: {}", reply.text());
-        world.audit.refused("allowed.test", &reply.code()).await;
+    for received in world.upstream("allowed.test").requests() {
+        assert_eq!(received.target, "/listed", "{received:?}");
+        assert_eq!(received.body.len(), 44, "{received:?}");
+        assert_eq!(received.values("host"), ["allowed.test"], "{received:?}");
     }
-    let two = world
-        .sandbox
-        .ask("POST", "https://allowed.test/")
-        .header("X-HTTP-Method-Override", "GET")
-        .header("X-Method-Override", "DELETE")
-        .send()
-        .await;
-    two.assert_refused(400, "ambiguous");
-    world.upstream("allowed.test").assert_never_contacted();
+    world.assert_still_serves().await;
+    world.end().await;
+}
 
-    let allowed = world
-        .sandbox
-        .ask("POST", "https://allowed.test/")
-        .header("X-HTTP-Method-Override", "GET")
-        .send()
+/// C1 to C4: hint after hint and never an answer.
+#[tokio::test]
+async fn an_upstream_that_only_hints_is_given_up() {
+    let plan = Plan::scripted(|mut peer| async move {
+        peer.request().await;
+        while peer.line.try_send(b"HTTP/1.1 102 Processing\r\n\r\n").await.is_ok() {}
+    });
+    let world = World::allowing(&["{host: allowed.test}", "{host: hints.test}"])
+        .upstream("hints.test", plan)
+        .start()
         .await;
-    allowed.assert_relayed(200);
+    let mut line = world.sandbox.tls(Way::Proxy, "hints.test", &["http/1.1"]).await.unwrap();
+    line.send("GET / HTTP/1.1\r\nHost: hints.test\r\n\r\n").await;
+    let reply = line.reply_or_end().await;
+    assert!(reply.is_none_or(|reply| reply.status == 502));
+    drop(line);
+    world.audit.refused("hints.test", "upstream_malformed").await;
+    world.assert_still_serves().await;
     world.end().await;
 }

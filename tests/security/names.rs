@@ -295,7 +295,9 @@ async fn an_address_inside_another_is_judged_as_what_it_carries() {
         assert!(detail.contains(class), "{address} is {class}: {detail}");
 
         let literal = world.sandbox.get(&format!("https://[{address}]/")).await;
-        assert!([403].contains(&literal.status), "{address}: {}", literal.text());
+        literal.assert_refused(403, "no_rule");
+        let by_socks = SocksName::Address(address.parse().unwrap());
+        assert_eq!(world.sandbox.socks_to(by_socks, 8080).await.unwrap_err(), 2, "{address}");
     }
     world.assert_still_serves().await;
     world.end().await;

@@ -23,6 +23,15 @@ impl Control {
         self.ask("POST", path, body).await
     }
 
+    /// Tells the gateway to stop, if it is still there to be told.
+    pub async fn drain(&self) {
+        if let Ok(stream) = UnixStream::connect(&self.socket).await {
+            let mut line = Line::new(stream);
+            line.send("POST /drain HTTP/1.1\r\nHost: control\r\nContent-Length: 0\r\n\r\n").await;
+            line.reply_or_end().await;
+        }
+    }
+
     async fn ask(&self, method: &str, path: &str, body: &str) -> Reply {
         let stream = within("the control socket", UnixStream::connect(&self.socket)).await;
         let mut line = Line::new(stream.unwrap());

@@ -62,13 +62,14 @@ impl Resolver {
         script.answers.entry(name.to_owned()).or_default().push_back(Told { alias, addresses });
     }
 
-    /// Every name that was asked for, in order. Two questions, for A and for
-    /// AAAA, are one.
+    /// Every name that was asked for, in order. Questions for A and for AAAA come
+    /// together and are one, whichever is first.
     pub fn asked(&self) -> Vec<String> {
         let script = lock(&self.script);
-        let mut names: Vec<String> = Vec::new();
-        for (name, record) in &script.asked {
-            if *record == RecordType::A || !names.contains(name) {
+        let of = |kind| script.asked.iter().filter(move |(_, record)| *record == kind);
+        let mut names: Vec<String> = of(RecordType::A).map(|(name, _)| name.clone()).collect();
+        for (name, _) in script.asked.iter().filter(|(_, record)| *record != RecordType::A) {
+            if !names.contains(name) {
                 names.push(name.clone());
             }
         }

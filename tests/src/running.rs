@@ -106,10 +106,7 @@ impl Running {
     pub(crate) async fn stop(self) {
         match self.by {
             By::Process(mut child) => {
-                // It may have been told to stop by the test.
-                if child.try_wait().unwrap().is_none() && self.control.socket.exists() {
-                    self.control.post("/drain", "").await;
-                }
+                self.control.drain().await;
                 let status = within("the program to end", child.wait()).await.unwrap();
                 assert!(status.success(), "the program ended with {status}");
             }

@@ -142,6 +142,13 @@ impl World {
         self.audit.assert_whole();
     }
 
+    /// The same, and returns where its files are.
+    pub async fn end_and_keep(mut self) -> TempDir {
+        self.running.take().unwrap().stop().await;
+        self.audit.assert_whole();
+        mem::replace(&mut self.folder, tempfile::tempdir().unwrap())
+    }
+
     /// Stops the gateway without a look at its record, which the test broke.
     pub async fn end_broken(mut self) {
         self.running.take().unwrap().stop().await;
@@ -158,8 +165,7 @@ impl World {
     /// Kills the program, and returns where its files are.
     pub async fn kill(mut self) -> TempDir {
         self.running.take().unwrap().kill().await;
-        let empty = tempfile::tempdir().unwrap();
-        mem::replace(&mut self.folder, empty)
+        mem::replace(&mut self.folder, tempfile::tempdir().unwrap())
     }
 
     fn running(&self) -> &Running {
