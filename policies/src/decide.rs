@@ -152,18 +152,16 @@ impl Rules {
             return Admission::Inspect;
         }
         let tcp = |_: &Rule, shape: &Shape| shape.carries == Carries::Tcp;
+        let sealed = |_: &Rule, shape: &Shape| shape.carries == Carries::Sealed;
+        let unseen = find(Verdict::Ask, &tcp)
+            .map(Admission::Ask)
+            .or_else(|| find(Verdict::Allow, &tcp).map(Admission::Tcp))
+            .or_else(|| find(Verdict::Allow, &sealed).map(Admission::Passthrough));
+        let Some(unseen) = unseen else {
+            return Admission::Deny(Decision::NO_RULE);
+        };
         // What cannot be looked into cannot be held to a deny's conditions.
-        if let Some(decision) = find(Verdict::Deny, &|_, _| true) {
-            return Admission::Deny(decision);
-        }
-        if let Some(decision) = find(Verdict::Ask, &tcp) {
-            return Admission::Ask(decision);
-        }
-        if let Some(decision) = find(Verdict::Allow, &tcp) {
-            return Admission::Tcp(decision);
-        }
-        let sealed = find(Verdict::Allow, &|_, shape| shape.carries == Carries::Sealed);
-        sealed.map_or(Admission::Deny(Decision::NO_RULE), Admission::Passthrough)
+        find(Verdict::Deny, &|_, _| true).map_or(unseen, Admission::Deny)
     }
 
     /// Every range that a rule about `to` lets its host resolve to.

@@ -328,7 +328,7 @@ fn a_destination_is_opened_relayed_or_refused() {
     let policy = policy(
         "allow: [h.example, {host: db.example, port: 5432, protocol: tcp}]
          ask: [{host: db2.example, port: 5432, protocol: tcp}]
-         deny: [bad.example, {host: db3.example, paths: [/x]}]
+         deny: [bad.example, {host: db3.example, paths: [/x]}, {host: part.example, paths: [/x]}]
          passthrough: [pinned.example, bad.example, h.example, db3.example]",
     );
     let admit = |text: &str| match policy.admit(&Destination::parse(text).unwrap()) {
@@ -350,6 +350,22 @@ fn a_destination_is_opened_relayed_or_refused() {
         "what is not opened cannot be held to conditions"
     );
     assert_eq!(admit("other.example:443"), "deny: no rule matches");
+    assert_eq!(admit("part.example:443"), "deny: no rule matches", "the deny may not even apply");
+}
+
+#[test]
+fn observing_looks_inside_unless_everything_there_is_denied() {
+    let text = "version: 1
+net:
+  enabled: true
+  mode: observe
+  deny: [bad.example, {host: part.example, paths: [/admin]}]
+";
+    let policy = whole(text);
+    let admit = |text: &str| policy.admit(&Destination::parse(text).unwrap());
+    assert!(matches!(admit("new.example:443"), Admission::Inspect));
+    assert!(matches!(admit("part.example:443"), Admission::Inspect));
+    assert!(matches!(admit("bad.example:443"), Admission::Deny(_)));
 }
 
 proptest! {
