@@ -24,6 +24,12 @@ impl Stage {
     }
 
     pub(crate) fn with_bounds(text: &str, bounds: Bounds) -> Self {
+        let dialer = Dialer::new(Settings::default()).expect("the bundled roots are there");
+        Self::with_dialer(text, bounds, dialer)
+    }
+
+    /// A gateway whose upstreams are where `dialer` finds them.
+    pub(crate) fn with_dialer(text: &str, bounds: Bounds, dialer: Dialer) -> Self {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let policy = policies::read(&Source::new("test.policy.yaml", text), &NoFiles)
             .unwrap_or_else(|problems| panic!("{problems}"));
@@ -35,7 +41,7 @@ impl Stage {
         let gateway = Gateway::new(
             PolicyCell::new(policy, "hash"),
             Serving::new(Arc::new(authority)).expect("leaves can be minted"),
-            Dialer::new(Settings::default()).expect("the bundled roots are there"),
+            dialer,
             log,
             limits,
             Metrics::new(),
