@@ -189,3 +189,27 @@ async fn a_flood_of_questions_is_bounded() {
     assert!(answered < 200, "{answered} of 500 were answered");
     world.end().await;
 }
+
+/// Bytes that nobody looks into are counted all the same.
+#[tokio::test]
+async fn a_tunnel_is_cut_where_its_budget_ends() {
+    let rules = policy(&["{host: allowed.test}", "{host: raw.test, protocol: tcp, port: 7000}"]);
+    let sink =
+        Plan::scripted(|mut peer: Peer| async move { while !peer.line.some().await.is_empty() {} });
+    let world = World::new()
+        .policy(&format!("{rules}  limits: {{upload: 100KiB}}\n"))
+        .upstream("raw.test", sink)
+        .start()
+        .await;
+    let mut line = world.sandbox.connect("raw.test:7000").await.unwrap();
+    let mut sent = 0;
+    while sent < 1000 && line.try_send(&[b'x'; 4096]).await.is_ok() {
+        sent += 1;
+    }
+    line.rest().await;
+    world.audit.refused("raw.test", "budget_spent").await;
+    let arrived = world.upstream("raw.test").seen()[0].total();
+    assert!(arrived <= 100 * 1024, "{arrived} bytes arrived");
+    drop(line);
+    world.end().await;
+}

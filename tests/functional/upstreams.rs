@@ -127,6 +127,31 @@ async fn an_answer_that_breaks_off_is_broken_off() {
     }
 }
 
+/// TLS says when it ends. An answer that lasts until then and is cut off on the
+/// way, by whoever stands there, must not look complete.
+#[tokio::test]
+async fn an_answer_cut_off_under_tls_is_not_complete() {
+    let plan = Plan::scripted(|mut peer: Peer| async move {
+        peer.request().await;
+        peer.line.send("HTTP/1.1 200 OK\r\n\r\nonly this").await;
+        // The connection goes away without TLS having said goodbye.
+        peer.socket.shutdown(std::net::Shutdown::Both).ok();
+    });
+    let world = World::allowing(&["{host: allowed.test}", "{host: cut.test}"])
+        .upstream("cut.test", plan)
+        .start()
+        .await;
+    let mut line = world.sandbox.tls(Way::Proxy, "cut.test", &["http/1.1"]).await.unwrap();
+    line.send("GET / HTTP/1.1\r\nHost: cut.test\r\n\r\n").await;
+    let head = tests::within("the head", line.head()).await.unwrap();
+    assert_eq!(head.header("transfer-encoding"), Some("chunked"));
+    let rest = String::from_utf8(line.rest().await).unwrap();
+    assert!(rest.contains("only this"), "{rest:?}");
+    assert!(!rest.ends_with("0\r\n\r\n"), "{rest:?}");
+    drop(line);
+    world.end().await;
+}
+
 /// Only what policy allowed is looked up, and once.
 #[tokio::test]
 async fn a_name_is_looked_up_after_policy_said_yes() {

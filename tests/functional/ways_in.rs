@@ -157,3 +157,63 @@ async fn the_proxy_port_says_what_it_is() {
     world.upstream("allowed.test").assert_never_contacted();
     world.end().await;
 }
+
+/// A connection in the clear may be for somebody else with every request, and
+/// each is judged by itself.
+#[tokio::test]
+async fn requests_in_the_clear_are_judged_one_by_one() {
+    let world = World::allowing(&[
+        "{host: allowed.test}",
+        "{host: one.test, protocol: http}",
+        "{host: two.test, protocol: http}",
+    ])
+    .upstream("one.test", Plan::echoing())
+    .upstream("two.test", Plan::echoing())
+    .start()
+    .await;
+    let mut proxy = world.sandbox.proxy().await;
+    let mut captured = world.sandbox.captured_http().await;
+    for (host, allowed) in
+        [("one.test", true), ("evil.test", false), ("two.test", true), ("one.test", true)]
+    {
+        for (line, target) in
+            [(&mut proxy, format!("http://{host}/x")), (&mut captured, "/x".to_owned())]
+        {
+            line.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n")).await;
+            let reply = line.reply().await;
+            if allowed {
+                assert_eq!(reply.text(), format!("GET /x at {host}, 0 bytes"));
+            } else {
+                reply.assert_refused(403, "no_rule");
+                world.audit.refused(host, "no_rule").await;
+            }
+        }
+    }
+    drop((proxy, captured));
+    world.upstream("evil.test").assert_never_contacted();
+    world.end().await;
+}
+
+/// A client need not wait to be told that it may go on.
+#[tokio::test]
+async fn what_is_sent_ahead_is_not_lost() {
+    let world = World::new().start().await;
+    let request = "GET /ahead HTTP/1.1\r\nHost: allowed.test\r\n\r\n";
+    let mut line = world.sandbox.proxy().await;
+    line.send(format!(
+        "CONNECT allowed.test:80 HTTP/1.1\r\nHost: allowed.test:80\r\n\r\n{request}"
+    ))
+    .await;
+    assert_eq!(line.reply_to("CONNECT").await.status, 200);
+    assert_eq!(line.reply().await.text(), "GET /ahead at allowed.test, 0 bytes");
+
+    let mut socks = world.sandbox.socks().await;
+    let name = b"allowed.test";
+    let negotiation = [&[5, 1, 0, 5, 1, 0, 3, 12][..], name, &[0, 80], request.as_bytes()].concat();
+    socks.send(negotiation).await;
+    assert_eq!(socks.take(2).await, [5, 0]);
+    assert_eq!(socks.take(10).await[1], 0);
+    assert_eq!(socks.reply().await.text(), "GET /ahead at allowed.test, 0 bytes");
+    drop((line, socks));
+    world.end().await;
+}

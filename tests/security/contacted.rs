@@ -12,6 +12,28 @@ use http::Request;
 use tests::sandbox::read_http2;
 use tests::{Http2, Plan, Reply, SocksName, Way, World, answering_http2};
 
+/// What every other test here relies on: were it allowed, the attacker would be
+/// reached by every way, and the name server asked.
+#[tokio::test]
+async fn nothing_but_policy_stands_between_the_sandbox_and_the_attacker() {
+    let world = World::allowing(&[
+        "{host: evil.test}",
+        "{host: evil.test, protocol: http}",
+        "{host: leak.test}",
+    ])
+    .start()
+    .await;
+    for way in Way::ALL {
+        for url in ["https://evil.test/", "http://evil.test/"] {
+            world.sandbox.ask("GET", url).by(way).send().await.assert_relayed(200);
+        }
+    }
+    assert!(world.upstream("evil.test").connections() >= 2);
+    world.sandbox.get("https://leak.test/").await.assert_refused(502, "upstream_unresolved");
+    assert_eq!(world.resolver.asked(), ["leak.test"]);
+    world.end().await;
+}
+
 /// B1: where a captured connection was going says nothing; only what the gateway
 /// looked up for the name does.
 #[tokio::test]
