@@ -81,3 +81,38 @@ impl Stage {
 /// A policy that lets `allowed.test` pass and nothing else.
 pub(crate) const ALLOWED_TEST: &str =
     "version: 1\nname: stage\nnet:\n  enabled: true\n  allow: [allowed.test]\n";
+
+/// Spoils bytes, in the same way every time, so that a failure can be repeated.
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.max(1))
+    }
+
+    fn roll(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).expect("31 bits fit") % below.max(1)
+    }
+
+    /// Changes, inserts, removes or cuts off some of `honest`.
+    pub(crate) fn spoil(&mut self, honest: &[u8]) -> Vec<u8> {
+        let mut bytes = honest.to_vec();
+        for _ in 0..=self.roll(4) {
+            let at = self.roll(bytes.len());
+            let byte = match self.roll(2) {
+                0 => b"\r\n\0 :/\\%@[];,\t\x7f\xff"[self.roll(16)],
+                _ => u8::try_from(self.roll(256)).expect("less than 256"),
+            };
+            match self.roll(12) {
+                0 => bytes.truncate(at.max(1)),
+                1..=4 => bytes.insert(at, byte),
+                5..=7 if bytes.len() > 1 => drop(bytes.remove(at)),
+                _ => bytes[at] = byte,
+            }
+        }
+        bytes
+    }
+}

@@ -2,6 +2,7 @@ use expect_test::expect;
 use proptest::prelude::*;
 
 use super::*;
+use crate::testing::Dice;
 
 fn request(written: &[u8]) -> Result<RequestHead, HeadFault> {
     let end = end(written, 0)?.expect("a whole head");
@@ -173,4 +174,27 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
             written
         },
     )
+}
+
+#[test]
+fn of_a_million_spoilt_heads_each_is_read_or_refused() {
+    let honest: [&[u8]; 4] = [
+        b"GET /a/b?c=d HTTP/1.1\r\nHost: allowed.test\r\nAccept: */*\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: allowed.test\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"PUT /x HTTP/1.1\r\nHost: allowed.test\r\nContent-Length: 12\r\nExpect: 100-continue\r\n\r\n",
+        b"GET /ws HTTP/1.1\r\nHost: allowed.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    ];
+    let mut dice = Dice::new(1);
+    let (mut read, mut head) = (0, RequestHead::default());
+    for round in 0..1_000_000 {
+        let bytes = dice.spoil(honest[round % honest.len()]);
+        let Ok(Some(end)) = end(&bytes, 0) else { continue };
+        if head.read(&bytes[..end], 64).is_ok() {
+            read += 1;
+            let raw = head.fields.iter().flat_map(|(_, name, value)| [name, value]);
+            let clean = |piece: &[u8]| !piece.iter().any(|b| matches!(b, b'\r' | b'\n' | 0));
+            assert!(raw.into_iter().all(clean), "{:?}", String::from_utf8_lossy(&bytes));
+        }
+    }
+    assert!((1_000..999_000).contains(&read), "{read} were read: the dice are loaded");
 }

@@ -7,6 +7,7 @@ use rustls::crypto::hpke::Hpke as _;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::*;
+use crate::testing::Dice;
 
 /// What a client sends first.
 fn hello_of(config: ClientConfig, name: &str) -> Vec<u8> {
@@ -162,4 +163,19 @@ proptest! {
             found.for_each(drop);
         }
     }
+}
+
+#[test]
+fn of_a_hundred_thousand_spoilt_hellos_each_is_read_or_refused() {
+    let honest = [hello_of(plain(&["h2"]), "allowed.test"), hello_of(greasing(), "allowed.test")];
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let mut dice = Dice::new(2);
+    let mut understood = 0;
+    for round in 0..100_000 {
+        let bytes = dice.spoil(&honest[round % honest.len()]);
+        let mut inbox = Inbox::new();
+        understood +=
+            usize::from(runtime.block_on(read(&mut bytes.as_slice(), &mut inbox)).is_ok());
+    }
+    assert!((100..99_900).contains(&understood), "{understood} were understood");
 }
