@@ -19,7 +19,7 @@ use serde::{Serialize, Serializer};
 
 use crate::request::Request;
 pub use limits::{Limits, Machine};
-pub use run_id::RunId;
+pub use run_id::{NotARun, RunId};
 pub use show::Shown;
 
 /// One run, decided.
