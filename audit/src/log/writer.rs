@@ -121,14 +121,20 @@ impl<S: Sink> Writer<S> {
         // Dropped before `self`: whoever waits for an answer that never comes
         // finds the reason in place.
         let tombstone = Tombstone(&shared);
-        if let Err(why) = self.serve() {
+        let served = self.serve();
+        if let Err(why) = &served {
             shared.end(why.clone());
             for waiting in mem::take(&mut self.batch.waiting) {
                 drop(waiting.send(Err(why.clone())));
             }
-            for closing in mem::take(&mut self.closing) {
-                drop(closing.send(Err(why.clone())));
-            }
+        }
+        let ended = served.map(|()| self.head);
+        let closing = mem::take(&mut self.closing);
+        // The file and its lock first: whoever is told that the log is closed may
+        // seal it, or open it again, at once.
+        drop(self.sink);
+        for closing in closing {
+            drop(closing.send(ended.clone()));
         }
         drop(tombstone);
     }
@@ -296,9 +302,6 @@ impl<S: Sink> Writer<S> {
         self.write_batch()?;
         self.sync_now()?;
         self.shared.end(Unavailable::Closed);
-        for closing in mem::take(&mut self.closing) {
-            drop(closing.send(Ok(self.head)));
-        }
         Ok(())
     }
 }

@@ -138,9 +138,9 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
             let at = at.index(bytes.len());
             match kind {
                 0 => bytes[at] = byte,
-                1 => bytes.insert(at, byte),
-                2 => drop(bytes.remove(at)),
-                _ => bytes.truncate(at.max(1)),
+                2 if bytes.len() > 1 => drop(bytes.remove(at)),
+                3 => bytes.truncate(at.max(1)),
+                _ => bytes.insert(at, byte),
             }
         }
         bytes
