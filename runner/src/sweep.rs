@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -69,6 +70,7 @@ pub async fn sweep(backend: &dyn Backend) -> Result<Swept, BackendError> {
     for run in folders(&runtime) {
         by_run.entry(run).or_default();
     }
+    remove_beginnings(&runtime);
     let mut swept = Swept::default();
     for (run, mut resources) in by_run {
         let folder = runtime.join(run.as_str());
@@ -85,6 +87,31 @@ pub async fn sweep(backend: &dyn Backend) -> Result<Swept, BackendError> {
     }
     Ok(swept)
 }
+
+/// Where a run's folder is made, before it is held and gets its name.
+pub(crate) fn beginning_of(folder: &Path) -> PathBuf {
+    let run = folder.file_name().unwrap_or_default().to_string_lossy();
+    folder.with_file_name(format!("{BEGINNING}{run}"))
+}
+
+/// Removes folders whose runner died before it held them.
+fn remove_beginnings(runtime: &Path) {
+    let entries = fs::read_dir(runtime).into_iter().flatten().flatten();
+    for entry in entries {
+        let begun = entry.file_name().to_string_lossy().starts_with(BEGINNING);
+        let age = entry.metadata().and_then(|found| found.modified()).map(|time| time.elapsed());
+        let old = matches!(age, Ok(Ok(age)) if age > LONGEST_BEGINNING);
+        if begun && old && !is_held(&entry.path()) {
+            // The next sweep tries again.
+            drop(fs::remove_dir_all(entry.path()));
+        }
+    }
+}
+
+const BEGINNING: &str = ".new-";
+
+/// To hold a folder takes a moment, even on a busy machine.
+const LONGEST_BEGINNING: Duration = Duration::from_secs(60);
 
 fn folders(runtime: &Path) -> Vec<RunId> {
     let entries = fs::read_dir(runtime).into_iter().flatten().flatten();
@@ -121,6 +148,23 @@ fn lock_of(folder: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_begins_is_not_taken_for_what_a_crash_left() {
+        let runtime = tempfile::tempdir().unwrap();
+        let run = runtime.path().join("20261116-031045-7f3a2b");
+        let new = beginning_of(&run);
+        fs::create_dir(&new).unwrap();
+        assert_eq!(folders(runtime.path()), [], "it has no run's name yet");
+        remove_beginnings(runtime.path());
+        assert!(new.exists(), "it is young");
+
+        let held = hold(&new).unwrap();
+        fs::rename(&new, &run).unwrap();
+        assert_eq!(folders(runtime.path()).len(), 1);
+        assert!(is_held(&run), "held under its new name too");
+        drop(held);
+    }
 
     #[test]
     fn a_run_is_held_for_as_long_as_somebody_carries_it_out() {

@@ -60,8 +60,7 @@ pub(super) fn folder(plan: &Plan) -> PathBuf {
 /// Makes everything that can be made before there is a network.
 pub(super) fn prepare(plan: &Plan, understood: &Understood) -> Result<Prepared, PrepareError> {
     let folder = folder(plan);
-    private(&folder)?;
-    let held = sweep::hold(&folder).map_err(failed("hold", &folder))?;
+    let held = begin(&folder)?;
     let evidence = RunFolder::create(&understood.request.runs, plan.run.as_str())?;
     let find =
         |name, by| program::find(name, by, &place::environment).map_err(PrepareError::Program);
@@ -93,6 +92,16 @@ pub(super) fn prepare(plan: &Plan, understood: &Understood) -> Result<Prepared, 
         }
     };
     Ok(Prepared { folder, inside, gateway, workspace, evidence, _held: held })
+}
+
+/// Makes the run's folder and holds it. It gets its name only once it is held: a
+/// sweep that found it before would take it for what a crash left.
+fn begin(folder: &Path) -> Result<Held, PrepareError> {
+    let new = sweep::beginning_of(folder);
+    private(&new)?;
+    let held = sweep::hold(&new).map_err(failed("hold", &new))?;
+    fs::rename(&new, folder).map_err(failed("name", folder))?;
+    Ok(held)
 }
 
 /// Writes the settings of a gateway whose address is known now.
