@@ -6,7 +6,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt as _;
+use futures_util::{Stream, StreamExt as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::select;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -59,7 +59,7 @@ pub async fn exec(
                     if seen.usage.output > most {
                         if seen.stopped.is_none() {
                             seen.stopped = Some(Stopped::Output { limit: most });
-                            backend.kill(sandbox).await?;
+                            kill(backend, sandbox, &mut output).await?;
                         }
                         continue;
                     }
@@ -91,13 +91,13 @@ pub async fn exec(
                     if signals.count < 3 {
                         speaking.order(Order::Signal(number)).await;
                     } else {
-                        backend.kill(sandbox).await?;
+                        kill(backend, sandbox, &mut output).await?;
                     }
                 }
             },
             () = &mut overdue, if ended.is_none() && seen.stopped != Some(Stopped::Overdue) => {
                 seen.stopped = Some(Stopped::Overdue);
-                backend.kill(sandbox).await?;
+                kill(backend, sandbox, &mut output).await?;
             }
         }
     }
@@ -120,6 +120,26 @@ pub async fn exec(
         seen.oom_killed = oom_killed;
     }
     Ok(seen)
+}
+
+/// Kills the sandbox, and reads what it still prints meanwhile: the engine does
+/// not answer before it has handed over all of it.
+async fn kill<E>(
+    backend: &dyn Backend,
+    sandbox: &Sandbox,
+    output: &mut (impl Stream<Item = Result<Chunk, E>> + Unpin),
+) -> Result<(), BackendError> {
+    let mut killed = std::pin::pin!(backend.kill(sandbox));
+    loop {
+        select! {
+            done = &mut killed => return done,
+            piece = output.next() => {
+                if !matches!(piece, Some(Ok(_))) {
+                    return killed.await;
+                }
+            }
+        }
+    }
 }
 
 /// How long after the deadline the sandbox has for keeping it by itself.
