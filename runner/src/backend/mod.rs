@@ -9,6 +9,7 @@
 //! [`Backend::found`] finds what a crash left behind.
 
 pub mod docker;
+mod engine;
 
 use std::fmt;
 use std::net::Ipv4Addr;

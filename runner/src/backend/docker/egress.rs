@@ -14,11 +14,11 @@ pub(super) const NAME: &str = "sluice-egress";
 
 /// Makes sure that it is there.
 pub(super) async fn ensure(docker: &Docker) -> Result<(), BackendError> {
-    if docker.api.inspect_network(NAME, None).await.is_ok() {
+    if docker.engine.api.inspect_network(NAME, None).await.is_ok() {
         return Ok(());
     }
     for third in (0..=255_u8).rev().take(16) {
-        match docker.api.create_network(wanted(third)).await {
+        match docker.engine.api.create_network(wanted(third)).await {
             Ok(_) => return Ok(()),
             // Another run was faster.
             Err(err) if status(&err) == Some(409) || err.to_string().contains("same bridge") => {

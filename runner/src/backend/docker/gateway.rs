@@ -25,7 +25,7 @@ pub(super) async fn start(
     network: &Network,
     files: &GatewayFiles,
 ) -> Result<GatewayHandle, BackendError> {
-    let image = image::gateway::ensure(&docker.api, &files.program)
+    let image = image::gateway::ensure(&docker.engine.api, &files.program)
         .await
         .map_err(|err| broken(Step::BuildImage, err))?;
     let names = Names::of(&plan.run);
@@ -33,6 +33,7 @@ pub(super) async fn start(
 
     let options = CreateContainerOptionsBuilder::new().name(&names.gateway).build();
     docker
+        .engine
         .api
         .create_container(Some(options), container(plan, files, image))
         .await
@@ -48,7 +49,12 @@ pub(super) async fn start(
             ..EndpointSettings::default()
         }),
     };
-    docker.api.connect_network(&network.name, inner).await.map_err(failed(Step::StartGateway))?;
+    docker
+        .engine
+        .api
+        .connect_network(&network.name, inner)
+        .await
+        .map_err(failed(Step::StartGateway))?;
 
     let options = AttachContainerOptionsBuilder::new()
         .stream(true)
@@ -57,11 +63,13 @@ pub(super) async fn start(
         .stderr(true)
         .build();
     let attached = docker
+        .engine
         .api
         .attach_container(&names.gateway, Some(options))
         .await
         .map_err(failed(Step::StartGateway))?;
     docker
+        .engine
         .api
         .start_container(&names.gateway, None::<StartContainerOptions>)
         .await

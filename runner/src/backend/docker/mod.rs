@@ -1,38 +1,34 @@
 //! Sandboxes in Docker, engine 20.10 and newer.
 //!
-//! One file a concern: [`network`] and [`subnet`] make the sandbox's only
-//! network, [`gateway`] starts what stands at its other end, [`sandbox`] says
-//! what a sandbox is made of, [`seccomp`] which system calls it has,
-//! [`probe`] what must be in force before a command starts.
+//! One file a concern: [`network`] makes the sandbox's only network, [`gateway`]
+//! starts what stands at its other end, [`sandbox`] says what a sandbox is made
+//! of, [`seccomp`] which system calls it has, [`probe`] what must be in force
+//! before a command starts.
 
 mod egress;
 mod firewall;
 mod gateway;
-mod labels;
 mod network;
 pub mod probe;
 mod sandbox;
 mod seccomp;
-mod stats;
-mod streams;
-mod subnet;
-mod sweep;
 
 use async_trait::async_trait;
 use bollard::errors::Error;
 
+use super::engine::labels::Names;
+use super::engine::{Engine, labels, stats, status, streams, subnet, sweep};
 use super::{
     Backend, BackendError, Ended, Found, GatewayFiles, GatewayHandle, Inside, Network, Sandbox,
     Stats, Step, Streams, TerminalSize,
 };
 use crate::plan::{Plan, RunId};
 use crate::teardown::Resource;
-use labels::Names;
 
 /// A Docker engine that answers.
 #[derive(Debug)]
 pub struct Docker {
-    api: bollard::Docker,
+    engine: Engine,
 }
 
 impl Docker {
@@ -50,12 +46,12 @@ impl Docker {
                 source: anyhow::Error::new(err).context(advice),
             }
         })?;
-        Ok(Self { api })
+        Ok(Self { engine: Engine { api, name: NAME } })
     }
 
     /// The client, for building images.
     pub fn api(&self) -> &bollard::Docker {
-        &self.api
+        &self.engine.api
     }
 }
 
@@ -94,31 +90,31 @@ impl Backend for Docker {
     }
 
     async fn start(&self, plan: &Plan, sandbox: &Sandbox) -> Result<Streams, BackendError> {
-        streams::start(self, plan, sandbox).await
+        streams::start(&self.engine, plan, sandbox).await
     }
 
     async fn resize(&self, sandbox: &Sandbox, size: TerminalSize) -> Result<(), BackendError> {
-        streams::resize(self, sandbox, size).await
+        streams::resize(&self.engine, sandbox, size).await
     }
 
     async fn kill(&self, sandbox: &Sandbox) -> Result<(), BackendError> {
-        streams::kill(self, sandbox).await
+        streams::kill(&self.engine, sandbox).await
     }
 
     async fn ended(&self, sandbox: &Sandbox) -> Result<Ended, BackendError> {
-        streams::ended(self, sandbox).await
+        streams::ended(&self.engine, sandbox).await
     }
 
     async fn stats(&self, run: &RunId) -> Result<Option<Stats>, BackendError> {
-        stats::stats(self, run).await
+        stats::stats(&self.engine, run).await
     }
 
     async fn found(&self) -> Result<Vec<Found>, BackendError> {
-        sweep::found(self).await
+        sweep::found(&self.engine).await
     }
 
     async fn remove(&self, resource: &Resource) -> Result<(), BackendError> {
-        sweep::remove(self, resource).await
+        sweep::remove(&self.engine, resource).await
     }
 }
 
@@ -131,12 +127,4 @@ fn failed(step: Step) -> impl FnOnce(Error) -> BackendError {
 
 fn broken(step: Step, why: impl Into<anyhow::Error>) -> BackendError {
     BackendError { backend: NAME, step, source: why.into() }
-}
-
-/// The status of the engine's refusal, if it was one.
-fn status(err: &Error) -> Option<u16> {
-    match err {
-        Error::DockerResponseServerError { status_code, .. } => Some(*status_code),
-        _ => None,
-    }
 }

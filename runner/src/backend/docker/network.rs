@@ -18,7 +18,7 @@ use crate::plan::RunId;
 pub(super) async fn make(docker: &Docker, run: &RunId) -> Result<Network, BackendError> {
     let names = Names::of(run);
     for subnet in Subnet::candidates(run).take(TRIES) {
-        match docker.api.create_network(wanted(&names, run, subnet)).await {
+        match docker.engine.api.create_network(wanted(&names, run, subnet)).await {
             Ok(_) => {
                 return Ok(Network {
                     name: names.network,

@@ -36,11 +36,11 @@ pub(super) async fn create(
             labels: Some(labels(&plan.run)),
             ..VolumeCreateRequest::default()
         };
-        docker.api.create_volume(volume).await.map_err(failed(Step::MakeVolume))?;
+        docker.engine.api.create_volume(volume).await.map_err(failed(Step::MakeVolume))?;
     }
     let options = CreateContainerOptionsBuilder::new().name(&names.sandbox).build();
     let wanted = container(plan, inside, network, &names);
-    docker.api.create_container(Some(options), wanted).await.map_err(|err| {
+    docker.engine.api.create_container(Some(options), wanted).await.map_err(|err| {
         if status(&err) == Some(404) {
             let image = &plan.image;
             let advice =

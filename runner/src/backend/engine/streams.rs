@@ -7,13 +7,13 @@ use bollard::query_parameters::{
 };
 use futures_util::StreamExt as _;
 
-use super::{Docker, broken, failed, status};
+use super::{Engine, status};
 use crate::backend::{BackendError, Chunk, Ended, Sandbox, Side, Step, Streams, TerminalSize};
 use crate::plan::Plan;
 
 /// Attaches first and starts second: nothing that is printed is missed.
-pub(super) async fn start(
-    docker: &Docker,
+pub(in crate::backend) async fn start(
+    engine: &Engine,
     plan: &Plan,
     sandbox: &Sandbox,
 ) -> Result<Streams, BackendError> {
@@ -23,17 +23,23 @@ pub(super) async fn start(
         .stdout(true)
         .stderr(!plan.tty)
         .build();
-    let attached = docker
+    let attached = engine
         .api
         .attach_container(&sandbox.name, Some(options))
         .await
-        .map_err(failed(Step::Attach))?;
-    docker
+        .map_err(engine.failed(Step::Attach))?;
+    engine
         .api
         .start_container(&sandbox.name, None::<StartContainerOptions>)
         .await
-        .map_err(failed(Step::Start))?;
-    let output = attached.output.map(|piece| piece.map(chunk).map_err(failed(Step::Attach)));
+        .map_err(engine.failed(Step::Start))?;
+    let backend = engine.name;
+    let broke = move |err: bollard::errors::Error| BackendError {
+        backend,
+        step: Step::Attach,
+        source: err.into(),
+    };
+    let output = attached.output.map(move |piece| piece.map(chunk).map_err(broke));
     Ok(Streams { input: attached.input, output: output.boxed() })
 }
 
@@ -46,41 +52,51 @@ fn chunk(piece: LogOutput) -> Chunk {
     }
 }
 
-pub(super) async fn resize(
-    docker: &Docker,
+pub(in crate::backend) async fn resize(
+    engine: &Engine,
     sandbox: &Sandbox,
     size: TerminalSize,
 ) -> Result<(), BackendError> {
     let options =
         ResizeContainerTTYOptionsBuilder::new().h(size.rows.into()).w(size.columns.into()).build();
-    docker.api.resize_container_tty(&sandbox.name, options).await.map_err(failed(Step::Attach))
+    engine
+        .api
+        .resize_container_tty(&sandbox.name, options)
+        .await
+        .map_err(engine.failed(Step::Attach))
 }
 
 /// That it has ended by itself meanwhile is as good.
-pub(super) async fn kill(docker: &Docker, sandbox: &Sandbox) -> Result<(), BackendError> {
+pub(in crate::backend) async fn kill(
+    engine: &Engine,
+    sandbox: &Sandbox,
+) -> Result<(), BackendError> {
     let options = KillContainerOptionsBuilder::new().signal("KILL").build();
-    match docker.api.kill_container(&sandbox.name, Some(options)).await {
-        Err(err) if !matches!(status(&err), Some(404 | 409)) => Err(broken(Step::Kill, err)),
+    match engine.api.kill_container(&sandbox.name, Some(options)).await {
+        Err(err) if !matches!(status(&err), Some(404 | 409)) => Err(engine.broken(Step::Kill, err)),
         Ok(()) | Err(_) => Ok(()),
     }
 }
 
-pub(super) async fn ended(docker: &Docker, sandbox: &Sandbox) -> Result<Ended, BackendError> {
+pub(in crate::backend) async fn ended(
+    engine: &Engine,
+    sandbox: &Sandbox,
+) -> Result<Ended, BackendError> {
     // The request lasts as long as the command.
-    let patient = docker.api.clone().with_timeout(A_YEAR);
+    let patient = engine.api.clone().with_timeout(A_YEAR);
     let options = WaitContainerOptionsBuilder::new().condition("not-running").build();
     let mut waiting = patient.wait_container(&sandbox.name, Some(options));
     while let Some(answer) = waiting.next().await {
         match answer {
             Ok(_) | Err(bollard::errors::Error::DockerContainerWaitError { .. }) => {}
-            Err(err) => return Err(broken(Step::Wait, err)),
+            Err(err) => return Err(engine.broken(Step::Wait, err)),
         }
     }
-    let found = docker
+    let found = engine
         .api
         .inspect_container(&sandbox.name, None::<InspectContainerOptions>)
         .await
-        .map_err(failed(Step::Wait))?;
+        .map_err(engine.failed(Step::Wait))?;
     let state = found.state.unwrap_or_default();
     Ok(Ended {
         code: state.exit_code.unwrap_or(-1),

@@ -12,31 +12,31 @@ use crate::plan::RunId;
 /// Eight addresses: the network's own, the bridge's (which it does not get),
 /// the gateway's, the sandbox's.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Subnet {
+pub(in crate::backend) struct Subnet {
     base: u32,
 }
 
 impl Subnet {
     /// Subnets to try for a run, each once. They begin at a place of the run's
     /// own, so that runs that start together do not all try the same.
-    pub(super) fn candidates(run: &RunId) -> impl Iterator<Item = Self> {
+    pub(in crate::backend) fn candidates(run: &RunId) -> impl Iterator<Item = Self> {
         let chance = u32::from_str_radix(run.short(), 16).unwrap_or_default();
         (0..COUNT).map(move |step| Self { base: FIRST + ((chance + step) % COUNT) * SIZE })
     }
 
-    pub(super) fn cidr(self) -> String {
+    pub(in crate::backend) fn cidr(self) -> String {
         format!("{}/29", Ipv4Addr::from(self.base))
     }
 
-    pub(super) fn bridge(self) -> Ipv4Addr {
+    pub(in crate::backend) fn bridge(self) -> Ipv4Addr {
         Ipv4Addr::from(self.base + 1)
     }
 
-    pub(super) fn gateway(self) -> Ipv4Addr {
+    pub(in crate::backend) fn gateway(self) -> Ipv4Addr {
         Ipv4Addr::from(self.base + 2)
     }
 
-    pub(super) fn sandbox(self) -> Ipv4Addr {
+    pub(in crate::backend) fn sandbox(self) -> Ipv4Addr {
         Ipv4Addr::from(self.base + 3)
     }
 }

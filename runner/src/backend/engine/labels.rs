@@ -7,24 +7,24 @@ use policies::Workspace;
 use crate::plan::{Plan, RunId};
 use crate::teardown::Resource;
 
-pub(super) const RUN: &str = "dev.sluice.run";
-pub(super) const MANAGED_BY: &str = "dev.sluice.managed-by";
-pub(super) const OWNER: &str = "dev.sluice.owner";
-pub(super) const US: &str = "sluice";
+pub(in crate::backend) const RUN: &str = "dev.sluice.run";
+pub(in crate::backend) const MANAGED_BY: &str = "dev.sluice.managed-by";
+pub(in crate::backend) const OWNER: &str = "dev.sluice.owner";
+pub(in crate::backend) const US: &str = "sluice";
 
 /// The names of everything one run makes.
 #[derive(Clone, Debug)]
-pub(super) struct Names {
-    pub(super) gateway: String,
-    pub(super) network: String,
+pub(in crate::backend) struct Names {
+    pub(in crate::backend) gateway: String,
+    pub(in crate::backend) network: String,
     /// A network device's; those have 15 bytes at most.
-    pub(super) bridge: String,
-    pub(super) sandbox: String,
-    pub(super) volume: String,
+    pub(in crate::backend) bridge: String,
+    pub(in crate::backend) sandbox: String,
+    pub(in crate::backend) volume: String,
 }
 
 impl Names {
-    pub(super) fn of(run: &RunId) -> Self {
+    pub(in crate::backend) fn of(run: &RunId) -> Self {
         Self {
             gateway: format!("sluice-{run}-gateway"),
             network: format!("sluice-{run}"),
@@ -34,7 +34,7 @@ impl Names {
         }
     }
 
-    pub(super) fn resources(self, plan: &Plan) -> Vec<Resource> {
+    pub(in crate::backend) fn resources(self, plan: &Plan) -> Vec<Resource> {
         let mut made = Vec::new();
         if plan.network.is_some() {
             made.push(Resource::Network(self.network));
@@ -49,9 +49,9 @@ impl Names {
 }
 
 /// One firewall rule covers every sandbox's bridge.
-pub(super) const BRIDGE_PREFIX: &str = "slc-";
+pub(in crate::backend) const BRIDGE_PREFIX: &str = "slc-";
 
-pub(super) fn labels(run: &RunId) -> HashMap<String, String> {
+pub(in crate::backend) fn labels(run: &RunId) -> HashMap<String, String> {
     let owner = rustix::process::getuid().as_raw();
     HashMap::from([
         (RUN.to_owned(), run.as_str().to_owned()),

@@ -10,18 +10,19 @@ use bollard::query_parameters::{
 use tokio::time;
 
 use super::labels::{MANAGED_BY, OWNER, RUN, US};
-use super::{Docker, broken, failed, status};
+use super::{Engine, status};
 use crate::backend::{BackendError, Found, Step};
 use crate::plan::RunId;
 use crate::teardown::Resource;
 
 /// Everything with our label that belongs to a run, in the order to remove it.
-pub(super) async fn found(docker: &Docker) -> Result<Vec<Found>, BackendError> {
+pub(in crate::backend) async fn found(engine: &Engine) -> Result<Vec<Found>, BackendError> {
     let ours = HashMap::from([("label", vec![format!("{MANAGED_BY}={US}")])]);
     let mut found = Vec::new();
 
     let options = ListContainersOptionsBuilder::new().all(true).filters(&ours).build();
-    let containers = docker.api.list_containers(Some(options)).await.map_err(failed(Step::List))?;
+    let containers =
+        engine.api.list_containers(Some(options)).await.map_err(engine.failed(Step::List))?;
     for container in containers {
         let name = container.names.and_then(|names| names.into_iter().next()).unwrap_or_default();
         let name = name.trim_start_matches('/').to_owned();
@@ -29,12 +30,14 @@ pub(super) async fn found(docker: &Docker) -> Result<Vec<Found>, BackendError> {
         found.extend(labelled(container.labels, Resource::Container(name), running));
     }
     let options = ListVolumesOptionsBuilder::new().filters(&ours).build();
-    let volumes = docker.api.list_volumes(Some(options)).await.map_err(failed(Step::List))?;
+    let volumes =
+        engine.api.list_volumes(Some(options)).await.map_err(engine.failed(Step::List))?;
     for volume in volumes.volumes.unwrap_or_default() {
         found.extend(labelled(Some(volume.labels), Resource::Volume(volume.name), false));
     }
     let options = ListNetworksOptionsBuilder::new().filters(&ours).build();
-    let networks = docker.api.list_networks(Some(options)).await.map_err(failed(Step::List))?;
+    let networks =
+        engine.api.list_networks(Some(options)).await.map_err(engine.failed(Step::List))?;
     for network in networks {
         let name = network.name.unwrap_or_default();
         found.extend(labelled(network.labels, Resource::Network(name), false));
@@ -56,18 +59,21 @@ fn labelled(
 
 /// Removes one thing. An engine may say for a moment that a network is still in
 /// use after its last container went, so that is asked again.
-pub(super) async fn remove(docker: &Docker, resource: &Resource) -> Result<(), BackendError> {
+pub(in crate::backend) async fn remove(
+    engine: &Engine,
+    resource: &Resource,
+) -> Result<(), BackendError> {
     let mut pause = FIRST_PAUSE;
     loop {
         let removed = match resource {
             Resource::Container(name) => {
                 let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-                docker.api.remove_container(name, Some(options)).await
+                engine.api.remove_container(name, Some(options)).await
             }
-            Resource::Network(name) => docker.api.remove_network(name).await,
+            Resource::Network(name) => engine.api.remove_network(name).await,
             Resource::Volume(name) => {
                 let options = RemoveVolumeOptionsBuilder::new().force(true).build();
-                docker.api.remove_volume(name, Some(options)).await
+                engine.api.remove_volume(name, Some(options)).await
             }
             Resource::Folder(_) => return Ok(()),
         };
@@ -76,7 +82,7 @@ pub(super) async fn remove(docker: &Docker, resource: &Resource) -> Result<(), B
             Err(err) if status(&err) == Some(404) => return Ok(()),
             // In use, or being removed by somebody else at this moment.
             Err(err) if matches!(status(&err), Some(403 | 409)) && pause <= LAST_PAUSE => {}
-            Err(err) => return Err(broken(Step::Remove, err)),
+            Err(err) => return Err(engine.broken(Step::Remove, err)),
         }
         time::sleep(pause).await;
         pause *= 2;

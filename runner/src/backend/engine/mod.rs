@@ -1,0 +1,43 @@
+//! What Docker and Podman have in common: the same questions, the same words.
+//!
+//! Podman answers Docker's own interface for everything that happens to a
+//! container once there is one. How containers and networks are made differs,
+//! and stands with each of the two.
+
+pub(super) mod labels;
+pub(super) mod stats;
+pub(super) mod streams;
+pub(super) mod subnet;
+pub(super) mod sweep;
+
+use bollard::errors::Error;
+
+use super::{BackendError, Step};
+
+/// An engine that answers.
+#[derive(Debug)]
+pub(super) struct Engine {
+    pub(super) api: bollard::Docker,
+    /// What people call it.
+    pub(super) name: &'static str,
+}
+
+impl Engine {
+    /// An error of the engine's, and what it kept us from.
+    pub(super) fn failed(&self, step: Step) -> impl FnOnce(Error) -> BackendError + use<> {
+        let backend = self.name;
+        move |err| BackendError { backend, step, source: err.into() }
+    }
+
+    pub(super) fn broken(&self, step: Step, why: impl Into<anyhow::Error>) -> BackendError {
+        BackendError { backend: self.name, step, source: why.into() }
+    }
+}
+
+/// The status of the engine's refusal, if it was one.
+pub(super) fn status(err: &Error) -> Option<u16> {
+    match err {
+        Error::DockerResponseServerError { status_code, .. } => Some(*status_code),
+        _ => None,
+    }
+}
