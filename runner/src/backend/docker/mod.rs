@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use bollard::errors::Error;
 
 use super::engine::labels::Names;
-use super::engine::{Engine, labels, stats, status, streams, subnet, sweep};
+use super::engine::{Engine, labels, stats, status, streams, subnet, sweep, within};
 use super::{
     Backend, BackendError, Ended, Found, GatewayFiles, GatewayHandle, Inside, Network, Sandbox,
     Stats, Step, Streams, TerminalSize,

@@ -15,6 +15,7 @@ use bollard::models::{
 use bollard::query_parameters::CreateContainerOptionsBuilder;
 
 use super::labels::{Names, labels};
+use super::within::{Bind, INIT, MASKED, READ_ONLY, SHARED_MEMORY, binds, charge};
 use super::{Docker, broken, failed, seccomp, status};
 use crate::backend::{BackendError, Inside, Network, Sandbox, Step, WorkspaceMount};
 use crate::plan::{Plan, TmpfsPlan, UserIds};
@@ -161,40 +162,10 @@ fn host_config(
     }
 }
 
-/// What the first process is told.
-fn charge(plan: &Plan) -> Vec<String> {
-    let millis = |span: std::time::Duration| span.as_millis().to_string();
-    let mut words = vec!["--socket".to_owned(), SOCKET.to_owned()];
-    words.extend(["--deadline".to_owned(), millis(plan.limits.timeout)]);
-    words.extend(["--grace".to_owned(), millis(plan.limits.grace)]);
-    let places = plan.tmpfs.iter().map(|place| place.target).chain(["/dev/shm"]);
-    for place in places.chain(plan.workspace.source.as_ref().map(|_| plan.workspace.target)) {
-        words.extend(["--bounded".to_owned(), place.to_owned()]);
-    }
-    words.push("--".to_owned());
-    words.extend(plan.command.iter().cloned());
-    words
-}
-
 fn mounts(plan: &Plan, inside: &Inside, names: &Names) -> Vec<Mount> {
-    let mut mounts = vec![
-        bind(&inside.init.display().to_string(), INIT, true),
-        bind(&inside.socket.display().to_string(), SOCKET, false),
-    ];
-    if let (Some(kit), Some(network)) = (&inside.trust, &plan.network) {
-        mounts.push(bind(&kit.display().to_string(), network.trust, true));
-        let bundle = kit.join(certs::Kit::BUNDLE).display().to_string();
-        mounts.extend(network.covered.iter().map(|path| bind(&bundle, path, true)));
-    }
-    for mount in &plan.mounts {
-        mounts.push(bind(&mount.source.display().to_string(), &mount.target, mount.read_only));
-    }
-    match &inside.workspace {
-        WorkspaceMount::None => {}
-        WorkspaceMount::Bind { source, read_only } => {
-            mounts.push(bind(&source.display().to_string(), plan.workspace.target, *read_only));
-        }
-        WorkspaceMount::Overlay { .. } => mounts.push(Mount {
+    let mut mounts: Vec<Mount> = binds(plan, inside).iter().map(bind).collect();
+    if let WorkspaceMount::Overlay { .. } = inside.workspace {
+        mounts.push(Mount {
             target: Some(plan.workspace.target.to_owned()),
             source: Some(names.volume.clone()),
             typ: Some(MountType::VOLUME),
@@ -203,23 +174,17 @@ fn mounts(plan: &Plan, inside: &Inside, names: &Names) -> Vec<Mount> {
                 ..MountVolumeOptions::default()
             }),
             ..Mount::default()
-        }),
-    }
-    for (source, target) in &inside.protected {
-        mounts.push(bind(&source.display().to_string(), target, true));
-    }
-    for masked in &inside.masked {
-        mounts.push(bind(&masked.with.display().to_string(), &masked.path, true));
+        });
     }
     mounts
 }
 
-fn bind(source: &str, target: &str, read_only: bool) -> Mount {
+fn bind(wanted: &Bind) -> Mount {
     Mount {
-        target: Some(target.to_owned()),
-        source: Some(source.to_owned()),
+        target: Some(wanted.target.clone()),
+        source: Some(wanted.source.display().to_string()),
         typ: Some(MountType::BIND),
-        read_only: Some(read_only),
+        read_only: Some(wanted.read_only),
         // What the host mounts there later is not for the sandbox.
         bind_options: Some(MountBindOptions {
             propagation: Some(MountBindOptionsPropagationEnum::RPRIVATE),
@@ -255,27 +220,3 @@ fn clamp(number: u64) -> i64 {
 pub(super) fn map(pairs: &[(&str, &str)]) -> HashMap<String, String> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
-
-const INIT: &str = "/run/sluice/init";
-const SOCKET: &str = "/run/sluice/runner.sock";
-const SHARED_MEMORY: u64 = 64 << 20;
-
-/// What the engine hides by itself, and what it forgot.
-pub(super) const MASKED: [&str; 13] = [
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/interrupts",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/sys/devices/virtual/powercap",
-    "/sys/firmware",
-    "/sys/kernel/debug",
-];
-
-pub(super) const READ_ONLY: [&str; 5] =
-    ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];

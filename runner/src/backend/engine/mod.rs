@@ -9,6 +9,7 @@ pub(super) mod stats;
 pub(super) mod streams;
 pub(super) mod subnet;
 pub(super) mod sweep;
+pub(super) mod within;
 
 use bollard::errors::Error;
 
