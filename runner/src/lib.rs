@@ -34,6 +34,7 @@ pub mod run;
 pub mod runs;
 pub mod settings;
 mod shown;
+pub mod standin;
 pub mod stats;
 pub mod sweep;
 pub mod teardown;
