@@ -128,7 +128,7 @@ mod tests {
             config.yaml:2:27: limits.memory: `64M` is not a size: write `64MiB`
               2 | limits: {pids: 0, memory: 64M}
                 |                           ^^^
-            config.yaml:3:10: backend: `dokcer` is not one of `docker`; did you mean `docker`?
+            config.yaml:3:10: backend: `dokcer` is not one of `auto`, `docker`, `namespaces`, `podman`; did you mean `docker`?
               3 | backend: dokcer
                 |          ^^^^^^
         "#]]

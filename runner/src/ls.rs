@@ -9,8 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::backend::Backend as _;
-use crate::backend::docker::Docker;
+use crate::backend;
 use crate::console::{Console, Format, Tone};
 use crate::exit::{Exit, Failure};
 use crate::plan::RunId;
@@ -81,21 +80,20 @@ fn row(run: &RunId, record: &Value, is_running: bool) -> Row {
     }
 }
 
-/// The runs that an engine knows; without an engine there are none.
+/// The runs that the backends here know.
 fn running(console: &mut Console) -> BTreeSet<RunId> {
     let Ok(runtime) = Runtime::new() else { return BTreeSet::new() };
     runtime.block_on(async {
-        let found = match Docker::connect().await {
-            Ok(docker) => docker.found().await,
-            Err(err) => Err(err),
-        };
-        match found {
-            Ok(found) => found.into_iter().filter(|one| one.running).map(|one| one.run).collect(),
-            Err(err) => {
-                console.say(format_args!("what runs now is not known: {err}"));
-                BTreeSet::new()
+        let mut running = BTreeSet::new();
+        for backend in backend::all().await {
+            match backend.found().await {
+                Ok(found) => {
+                    running.extend(found.into_iter().filter(|one| one.running).map(|one| one.run))
+                }
+                Err(err) => console.say(format_args!("what runs now is not known: {err}")),
             }
         }
+        running
     })
 }
 

@@ -12,11 +12,13 @@ mod run_id;
 mod show;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use certs::variables::{self, Places, Proxy};
 use policies::{MountMode, Policy, Workspace};
 use serde::{Serialize, Serializer};
 
+use crate::backend::{Abilities, Ability};
 use crate::request::Request;
 pub use limits::{Limits, Machine};
 pub use run_id::{NotARun, RunId};
@@ -41,6 +43,10 @@ pub struct Plan {
     /// Nothing means no network at all, and no gateway.
     pub network: Option<NetworkPlan>,
     pub limits: Limits,
+    /// Limits that the backend cannot keep here; none that anybody asked for.
+    pub unenforced: Vec<&'static str>,
+    /// A sandbox that outlives the command that starts it, and until when.
+    pub session: Option<SessionPlan>,
     pub environment: Vec<(String, String)>,
     /// Variables of the image that the command must not see.
     pub unset: Vec<String>,
@@ -49,6 +55,25 @@ pub struct Plan {
     pub evidence: PathBuf,
     /// Worth a person's look before anything starts.
     pub notes: Vec<String>,
+}
+
+/// A sandbox kept for several commands.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct SessionPlan {
+    pub name: Option<String>,
+    #[serde(rename = "ttl_seconds", serialize_with = "limits::seconds")]
+    pub ttl: Duration,
+}
+
+/// A limit that somebody asked for and that nobody would keep.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error(
+    "{backend} cannot limit {limit} here: {why}; leave the limit out, or choose another backend"
+)]
+pub struct Unenforceable {
+    pub backend: &'static str,
+    pub limit: &'static str,
+    pub why: String,
 }
 
 /// Who the command is, inside and on the host's disk.
@@ -96,6 +121,8 @@ pub struct TmpfsPlan {
 pub struct NetworkPlan {
     /// How the sandbox calls its gateway.
     pub gateway: &'static str,
+    /// What the sandbox sees of it, and nothing else.
+    pub interfaces: &'static str,
     pub ports: Ports,
     /// Requests that no rule names pass and are recorded.
     pub observe: bool,
@@ -125,16 +152,24 @@ pub struct PolicyPlan {
 }
 
 /// Decides what `request` means under `policy`, which has been checked against
-/// what the request asks for beyond it.
-pub fn plan(run: RunId, request: &Request, policy: &Policy, machine: &Machine) -> Plan {
+/// what the request asks for beyond it, on a backend that can do this much.
+pub fn plan(
+    run: RunId,
+    request: &Request,
+    policy: &Policy,
+    machine: &Machine,
+    abilities: &Abilities,
+) -> Result<Plan, Unenforceable> {
     let limits = Limits::choose(&policy.proc, &request.defaults, machine);
     let user = request.user;
     let mut notes = request.notes.clone();
+    let unenforced = unenforced(policy, abilities, &mut notes)?;
     let mode = request.mode.map_or(policy.fs.workspace, |asked| asked.min(policy.fs.workspace));
     let source = (mode != Workspace::None).then(|| request.workspace.clone());
     let directory = if source.is_some() { WORKSPACE } else { HOME };
     let network = policy.net.enabled.then(|| NetworkPlan {
         gateway: GATEWAY,
+        interfaces: abilities.interfaces,
         ports: PORTS,
         observe: policy.net.mode == policies::Mode::Observe,
         rules: policy.rules().count(),
@@ -143,11 +178,11 @@ pub fn plan(run: RunId, request: &Request, policy: &Policy, machine: &Machine) -
     });
     let (environment, unset) = environment(request, network.as_ref(), &run, &mut notes);
     notes.extend(policy.notes.iter().map(|note| note.message.clone()));
-    Plan {
-        backend: request.backend.name(),
+    Ok(Plan {
+        backend: abilities.backend,
         command: request.command.clone(),
         tty: request.tty,
-        image: request.image.clone(),
+        image: request.image.clone().unwrap_or_else(|| abilities.image.to_owned()),
         user,
         directory: directory.to_owned(),
         workspace: WorkspacePlan {
@@ -163,6 +198,8 @@ pub fn plan(run: RunId, request: &Request, policy: &Policy, machine: &Machine) -
         tmpfs: tmpfs(&limits),
         network,
         limits,
+        unenforced,
+        session: None,
         environment,
         unset,
         policy: PolicyPlan {
@@ -172,7 +209,32 @@ pub fn plan(run: RunId, request: &Request, policy: &Policy, machine: &Machine) -
         evidence: request.runs.join(run.as_str()),
         run,
         notes,
+    })
+}
+
+/// The limits that this backend cannot keep: an error where the policy sets one,
+/// worth a note where it is only our own idea.
+fn unenforced(
+    policy: &Policy,
+    abilities: &Abilities,
+    notes: &mut Vec<String>,
+) -> Result<Vec<&'static str>, Unenforceable> {
+    let backend = abilities.backend;
+    let limits = [
+        ("cpus", &abilities.cpus, policy.proc.cpus.is_some()),
+        ("memory", &abilities.memory, policy.proc.memory.is_some()),
+        ("pids", &abilities.pids, policy.proc.pids.is_some()),
+    ];
+    let mut unenforced = Vec::new();
+    for (limit, ability, asked) in limits {
+        let Ability::Not { why } = ability else { continue };
+        if asked {
+            return Err(Unenforceable { backend, limit, why: why.clone() });
+        }
+        notes.push(format!("{backend} does not limit {limit} here: {why}"));
+        unenforced.push(limit);
     }
+    Ok(unenforced)
 }
 
 fn mounts(request: &Request, policy: &Policy) -> Vec<MountPlan> {

@@ -29,7 +29,8 @@ pub struct Request {
     /// What the caller's terminal is called.
     pub terminal: String,
     pub backend: BackendKind,
-    pub image: String,
+    /// Nothing means the backend's usual one.
+    pub image: Option<String>,
     /// The project's directory, whole.
     pub workspace: PathBuf,
     /// How the project appears, where that is stricter than the policy.
@@ -50,14 +51,21 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BackendKind {
+    /// An engine if one answers, else namespaces.
     #[default]
+    Auto,
     Docker,
+    Namespaces,
+    Podman,
 }
 
 impl BackendKind {
     pub fn name(self) -> &'static str {
         match self {
+            Self::Auto => "auto",
             Self::Docker => "docker",
+            Self::Namespaces => "namespaces",
+            Self::Podman => "podman",
         }
     }
 }

@@ -4,8 +4,7 @@ use anyhow::Context as _;
 use clap::Args;
 use tokio::runtime::Runtime;
 
-use crate::backend::docker::Docker;
-use crate::backend::{Backend as _, BackendError};
+use crate::backend::{self, BackendError};
 use crate::console::Console;
 use crate::evidence::RunFolder;
 use crate::exit::{Exit, Failure};
@@ -39,14 +38,17 @@ pub fn run(asked: &Rm, console: &mut Console) -> Result<Exit, Failure> {
 fn remove(place: &std::path::Path, run: &RunId) -> anyhow::Result<()> {
     let folder = RunFolder::open(place, run.as_str())?;
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    // Without an engine nothing of it can be running.
-    if runtime.block_on(is_running(run)).unwrap_or_default() {
+    if runtime.block_on(is_running(run)).context("whether it is running is not known")? {
         anyhow::bail!("it is running; stop it first");
     }
     Ok(folder.remove()?)
 }
 
 async fn is_running(run: &RunId) -> Result<bool, BackendError> {
-    let found = Docker::connect().await?.found().await?;
-    Ok(found.iter().any(|one| one.running && one.run == *run))
+    for backend in backend::all().await {
+        if backend.found().await?.iter().any(|one| one.running && one.run == *run) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

@@ -17,13 +17,13 @@ use gateway::control::Client;
 use jiff::Timestamp;
 use tokio::time;
 
-use crate::backend::docker::probe::{self, Finding, Isolated};
 use crate::backend::{Backend, BackendError, GatewayHandle, Sandbox, Streams};
 use crate::exec::exec;
 use crate::init::wire::Order;
 use crate::link::{Hearing, LinkError, Listening, Speaking};
 use crate::outcome::{Outcome, Seen, judge};
 use crate::plan::Plan;
+use crate::probe::{self, Finding, Isolated};
 use crate::request::Understood;
 use crate::teardown::{Left, Resource, Teardown};
 use crate::terminal;

@@ -1,12 +1,13 @@
 //! `sluice stats`: what running sandboxes take at this moment.
 
+use std::collections::BTreeSet;
+
 use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use crate::backend::docker::Docker;
-use crate::backend::{Backend as _, BackendError, Stats};
+use crate::backend::{self, BackendError, Stats};
 use crate::console::{Console, Format};
 use crate::exit::{Exit, Failure};
 use crate::plan::RunId;
@@ -58,22 +59,20 @@ pub fn run(asked: &StatsVerb, console: &mut Console) -> Result<Exit, Failure> {
 }
 
 async fn rows(only: Option<&RunId>) -> Result<Vec<Row>, BackendError> {
-    let docker = Docker::connect().await?;
-    let mut runs: Vec<RunId> = docker
-        .found()
-        .await?
-        .into_iter()
-        .filter(|found| found.running && only.is_none_or(|only| *only == found.run))
-        .map(|found| found.run)
-        .collect();
-    runs.sort();
-    runs.dedup();
     let mut rows = Vec::new();
-    for run in runs {
-        if let Some(stats) = docker.stats(&run).await? {
-            rows.push(Row { run, stats });
+    for backend in backend::all().await {
+        let found = backend.found().await?.into_iter();
+        let runs: BTreeSet<RunId> = found
+            .filter(|found| found.running && only.is_none_or(|only| *only == found.run))
+            .map(|found| found.run)
+            .collect();
+        for run in runs {
+            if let Some(stats) = backend.stats(&run).await? {
+                rows.push(Row { run, stats });
+            }
         }
     }
+    rows.sort_by(|a, b| a.run.cmp(&b.run));
     Ok(rows)
 }
 

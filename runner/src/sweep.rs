@@ -15,8 +15,7 @@ use clap::Args;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use crate::backend::docker::Docker;
-use crate::backend::{Backend, BackendError};
+use crate::backend::{self, Backend, BackendError};
 use crate::console::{Console, Format};
 use crate::exit::{Exit, Failure};
 use crate::place;
@@ -37,8 +36,13 @@ pub struct Swept {
 pub fn run(_: &Sweep, console: &mut Console) -> Result<Exit, Failure> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let swept = runtime.block_on(async {
-        let docker = Docker::connect().await?;
-        sweep(&docker).await
+        let mut swept = Swept::default();
+        for backend in backend::all().await {
+            let Swept { removed, left } = sweep(&*backend).await?;
+            swept.removed.extend(removed);
+            swept.left.extend(left);
+        }
+        Ok::<_, BackendError>(swept)
     });
     let swept = swept.map_err(anyhow::Error::new)?;
     if console.format == Format::Table {

@@ -8,11 +8,12 @@
 //! [`Backend::remove`] finds it even when making it failed half way, and
 //! [`Backend::found`] finds what a crash left behind.
 
+mod choose;
 pub mod docker;
 mod engine;
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,11 +26,23 @@ use tokio::io::AsyncWrite;
 
 use crate::plan::{Plan, RunId};
 use crate::teardown::Resource;
+pub use choose::{Opened, all, open};
 
 /// A place that can hold sandboxes.
 #[async_trait]
 pub trait Backend: Send + Sync {
     fn name(&self) -> &'static str;
+
+    /// What it can promise on this machine.
+    fn abilities(&self) -> Abilities;
+
+    async fn has_image(&self, image: &str) -> bool;
+
+    /// Makes the usual image, under any name. Takes a minute or so.
+    async fn build_image(&self, name: &str) -> Result<(), BackendError>;
+
+    /// Where a gateway sees this machine, for servers that stand in for others.
+    async fn host(&self) -> Result<IpAddr, BackendError>;
 
     /// What this run will make, in the order it is made.
     fn resources(&self, plan: &Plan) -> Vec<Resource>;
@@ -73,6 +86,27 @@ pub trait Backend: Send + Sync {
 
     /// Removes one thing. That it is gone already counts as removed.
     async fn remove(&self, resource: &Resource) -> Result<(), BackendError>;
+}
+
+/// What a backend can promise here. Plans are made of it, so that nothing is
+/// promised that the machine does not keep.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Abilities {
+    pub backend: &'static str,
+    /// What sandboxes are made of where nobody says.
+    pub image: &'static str,
+    /// What a sandbox with a network sees of it.
+    pub interfaces: &'static str,
+    pub cpus: Ability,
+    pub memory: Ability,
+    pub pids: Ability,
+}
+
+/// Whether a limit is one.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Ability {
+    Enforced,
+    Not { why: String },
 }
 
 /// A sandbox that was made.
@@ -265,7 +299,7 @@ pub struct BackendError {
 pub enum Step {
     #[error("attach to the sandbox")]
     Attach,
-    #[error("build the gateway's image")]
+    #[error("build the image")]
     BuildImage,
     #[error("reach the engine")]
     Connect,

@@ -6,11 +6,10 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use tokio::runtime::Runtime;
 
-use super::agent;
-use crate::backend::docker::Docker;
+use crate::backend;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
-use crate::request::AGENT_IMAGE;
+use crate::request::{AGENT_IMAGE, BackendKind};
 
 /// Make the image that sandboxes are made of.
 #[derive(Debug, Args)]
@@ -36,17 +35,28 @@ struct Build {
         hide_env_values = true
     )]
     name: String,
+    /// Whose image it is.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "NAME",
+        default_value = "auto",
+        env = "SLUICE_BACKEND",
+        hide_env_values = true
+    )]
+    backend: BackendKind,
 }
 
 pub fn run(asked: &Image, console: &mut Console) -> Result<Exit, Failure> {
-    let Verb::Build(Build { name }) = &asked.verb;
+    let Verb::Build(Build { name, backend: on }) = &asked.verb;
     console.say(format_args!("building {name} from this machine's packages; about a minute"));
     let begun = Instant::now();
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    runtime.block_on(async {
-        let docker = Docker::connect().await?;
-        agent::build(docker.api(), name).await
-    })?;
+    let built = runtime.block_on(async {
+        let opened = backend::open(*on).await?;
+        opened.backend.build_image(name).await
+    });
+    built.map_err(anyhow::Error::new)?;
     console.say(format_args!("built {name} in {} s", begun.elapsed().as_secs()));
     Ok(Exit::Success)
 }

@@ -72,7 +72,7 @@ impl Limits {
     }
 }
 
-fn seconds<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn seconds<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(span.as_secs_f64())
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn request() -> Request {
         keep_stdout: false,
         terminal: "xterm".into(),
         backend: BackendKind::Docker,
-        image: "sluice/agent".into(),
+        image: None,
         workspace: PathBuf::from("/home/kim/widgets"),
         mode: None,
         user: UserIds { uid: 1500, gid: 1500 },
@@ -30,11 +30,38 @@ pub(crate) fn request() -> Request {
     }
 }
 
+fn abilities() -> Abilities {
+    Abilities {
+        backend: "docker",
+        image: "sluice/agent",
+        interfaces: "eth0 lo",
+        cpus: Ability::Enforced,
+        memory: Ability::Enforced,
+        pids: Ability::Enforced,
+    }
+}
+
+#[test]
+fn a_limit_that_the_policy_sets_is_kept_or_refused() {
+    let weak = Abilities { memory: Ability::Not { why: "no controller".into() }, ..abilities() };
+    let attempt = |policy: &str| {
+        let source = Source::new("sandbox.policy.yaml", policy);
+        let policy = policies::read(&source, &NoFiles).unwrap();
+        plan(RunId::now(), &request(), &policy, &MACHINE, &weak)
+    };
+    let refused = attempt("version: 1\nproc: {memory: 1GiB}\n").unwrap_err();
+    expect!["docker cannot limit memory here: no controller; leave the limit out, or choose another backend"]
+        .assert_eq(&refused.to_string());
+    let plan = attempt("version: 1\nproc: {pids: 9}\n").unwrap();
+    assert_eq!(plan.unenforced, ["memory"]);
+    assert_eq!(plan.notes, ["docker does not limit memory here: no controller"]);
+}
+
 pub(crate) fn planned(policy: &str, request: &Request) -> Plan {
     let source = Source::new("sandbox.policy.yaml", policy);
     let policy = policies::read(&source, &NoFiles).unwrap_or_else(|problems| panic!("{problems}"));
     let run = RunId::parse("20261116-031045-7f3a2b").unwrap();
-    plan(run, request, &policy, &MACHINE)
+    plan(run, request, &policy, &MACHINE, &abilities()).unwrap()
 }
 
 #[track_caller]

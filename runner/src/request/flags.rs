@@ -36,7 +36,8 @@ pub struct RunFlags {
     )]
     allow: Vec<HostPattern>,
 
-    /// Where the sandbox lives.
+    /// Where the sandbox lives [default: auto, an engine if one answers, else
+    /// namespaces].
     #[arg(long, value_enum, value_name = "NAME", env = "SLUICE_BACKEND", hide_env_values = true)]
     backend: Option<BackendKind>,
 
@@ -191,11 +192,7 @@ impl RunFlags {
             keep_stdout: false,
             terminal: text(variable, "TERM").unwrap_or_else(|| "xterm".to_owned()),
             backend: self.backend.or(config.backend).unwrap_or_default(),
-            image: self
-                .image
-                .clone()
-                .or_else(|| config.image.clone())
-                .unwrap_or_else(|| AGENT_IMAGE.into()),
+            image: self.image.clone().or_else(|| config.image.clone()),
             user,
             workspace,
             mode: self.mode.as_deref().and_then(mode),

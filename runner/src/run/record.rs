@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{Done, Report};
-use crate::backend::docker::probe::Finding;
 use crate::backend::{Chunk, Side, TerminalSize};
 use crate::evidence::{Header, RunFolder, Stream, Transcript};
 use crate::exec::Tap;
 use crate::outcome::{Outcome, Usage};
 use crate::plan::Plan;
+use crate::probe::Finding;
 use crate::terminal;
 
 /// The run, for whoever reads its folder.

@@ -5,15 +5,14 @@ use tokio::runtime::Runtime;
 
 use super::record::Chain;
 use super::{Record, Report, run};
-use crate::backend::docker::Docker;
+use crate::backend;
 use crate::config;
 use crate::console::{Console, Format, Tone};
 use crate::exit::{Exit, Failure};
-use crate::image::agent;
 use crate::outcome::Outcome;
 use crate::place;
 use crate::plan::{Machine, RunId, Shown, plan};
-use crate::request::{AGENT_IMAGE, BackendKind, RunFlags};
+use crate::request::{AGENT_IMAGE, RunFlags, Understood};
 use crate::shown::Shown as Harmless;
 use crate::sweep::sweep;
 
@@ -22,7 +21,17 @@ pub fn verb(flags: &RunFlags, console: &mut Console) -> Result<Exit, Failure> {
     let config = config::load(&place::environment)?;
     let mut understood = flags.understand(&config, &place::environment)?;
     understood.request.keep_stdout = console.format != Format::Table;
-    let plan = plan(RunId::now(), &understood.request, &understood.policy, &Machine::this());
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let opened = match runtime.block_on(backend::open(understood.request.backend)) {
+        Ok(opened) => opened,
+        Err(err) => return Ok(not_run(&anyhow::Error::new(err), console)),
+    };
+    let (backend, machine) = (&*opened.backend, Machine::this());
+    let Understood { request, policy, .. } = &understood;
+    let plan = match plan(RunId::now(), request, policy, &machine, &backend.abilities()) {
+        Ok(plan) => plan,
+        Err(err) => return Err(Failure::Usage(err.to_string())),
+    };
     if flags.dry_run {
         match console.format {
             Format::Json | Format::Jsonl => console.json(&plan)?,
@@ -30,34 +39,27 @@ pub fn verb(flags: &RunFlags, console: &mut Console) -> Result<Exit, Failure> {
         }
         return Ok(Exit::Success);
     }
-    for note in &plan.notes {
+    for note in opened.why.iter().chain(&plan.notes) {
         let word = console.toned_aside(Tone::Warn, "note:");
         console.say(format_args!("{word} {}", Harmless(note)));
     }
 
-    let runtime = Runtime::new().context("cannot start the runtime")?;
     let report = runtime.block_on(async {
-        let backend = match understood.request.backend {
-            BackendKind::Docker => Docker::connect().await.map_err(anyhow::Error::new)?,
-        };
-        if plan.image == AGENT_IMAGE && backend.api().inspect_image(&plan.image).await.is_err() {
+        // Any other image is its owner's business; creating the sandbox says so.
+        if plan.image == AGENT_IMAGE && !backend.has_image(AGENT_IMAGE).await {
             console.say(format_args!("building {AGENT_IMAGE}, this once; about a minute"));
-            agent::build(backend.api(), AGENT_IMAGE).await?;
+            backend.build_image(AGENT_IMAGE).await?;
         }
         // Whatever a killed run left goes first. That it cannot is no reason not
         // to run.
-        drop(sweep(&backend).await);
-        Ok::<_, anyhow::Error>(run(&plan, &understood, &backend).await)
+        drop(sweep(backend).await);
+        Ok::<_, anyhow::Error>(run(&plan, &understood, backend).await)
     });
     // A read of the caller's terminal cannot be called back; it ends with us.
     runtime.shutdown_background();
     let report = match report {
         Ok(report) => report,
-        Err(err) => {
-            let word = console.toned_aside(Tone::Bad, "error:");
-            console.say(format_args!("{word} {}", Harmless(&format!("{err:#}"))));
-            return Ok(Exit::Command(RUNNER_FAILED));
-        }
+        Err(err) => return Ok(not_run(&err, console)),
     };
 
     let record = Record::new(&plan, &report);
@@ -66,6 +68,12 @@ pub fn verb(flags: &RunFlags, console: &mut Console) -> Result<Exit, Failure> {
         console.json(&record)?;
     }
     Ok(Exit::Command(record.exit_code))
+}
+
+fn not_run(err: &anyhow::Error, console: &mut Console) -> Exit {
+    let word = console.toned_aside(Tone::Bad, "error:");
+    console.say(format_args!("{word} {}", Harmless(&format!("{err:#}"))));
+    Exit::Command(RUNNER_FAILED)
 }
 
 /// Nothing was run; the code is not the command's.

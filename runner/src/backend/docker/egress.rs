@@ -3,11 +3,12 @@
 //! Gateways do not need each other, so it does not let them talk.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
 
 use bollard::models::{Ipam, IpamConfig, NetworkCreateRequest};
 
 use super::labels::{MANAGED_BY, US};
-use super::{Docker, broken, status};
+use super::{Docker, broken, failed, status};
 use crate::backend::{BackendError, Step};
 
 pub(super) const NAME: &str = "sluice-egress";
@@ -30,6 +31,24 @@ pub(super) async fn ensure(docker: &Docker) -> Result<(), BackendError> {
     }
     let why = "no subnet of 198.19.240.0/20 is free for the network of the gateways";
     Err(broken(Step::MakeNetwork, anyhow::anyhow!(why)))
+}
+
+/// Where gateways see this machine: the address of their network's bridge.
+pub(super) async fn host(docker: &Docker) -> Result<IpAddr, BackendError> {
+    ensure(docker).await?;
+    let found = docker.engine.api.inspect_network(NAME, None).await;
+    let found = found.map_err(failed(Step::MakeNetwork))?;
+    let subnets = found.ipam.and_then(|ipam| ipam.config).unwrap_or_default();
+    let address = subnets.iter().find_map(|subnet| first_host(subnet.subnet.as_deref()?));
+    address.map(IpAddr::V4).ok_or_else(|| {
+        broken(Step::MakeNetwork, anyhow::anyhow!("the network {NAME} has no subnet"))
+    })
+}
+
+/// The first address of a subnet after its own, which engines give the bridge.
+fn first_host(subnet: &str) -> Option<Ipv4Addr> {
+    let network: Ipv4Addr = subnet.split_once('/')?.0.parse().ok()?;
+    network.to_bits().checked_add(1).map(Ipv4Addr::from_bits)
 }
 
 fn wanted(third: u8) -> NetworkCreateRequest {

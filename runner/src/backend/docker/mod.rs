@@ -2,16 +2,15 @@
 //!
 //! One file a concern: [`network`] makes the sandbox's only network, [`gateway`]
 //! starts what stands at its other end, [`sandbox`] says what a sandbox is made
-//! of, [`seccomp`] which system calls it has, [`probe`] what must be in force
-//! before a command starts.
+//! of.
 
 mod egress;
 mod firewall;
 mod gateway;
 mod network;
-pub mod probe;
 mod sandbox;
-mod seccomp;
+
+use std::net::IpAddr;
 
 use async_trait::async_trait;
 use bollard::errors::Error;
@@ -19,10 +18,12 @@ use bollard::errors::Error;
 use super::engine::labels::Names;
 use super::engine::{Engine, labels, stats, status, streams, subnet, sweep, within};
 use super::{
-    Backend, BackendError, Ended, Found, GatewayFiles, GatewayHandle, Inside, Network, Sandbox,
-    Stats, Step, Streams, TerminalSize,
+    Abilities, Ability, Backend, BackendError, Ended, Found, GatewayFiles, GatewayHandle, Inside,
+    Network, Sandbox, Stats, Step, Streams, TerminalSize,
 };
+use crate::image::agent;
 use crate::plan::{Plan, RunId};
+use crate::request::AGENT_IMAGE;
 use crate::teardown::Resource;
 
 /// A Docker engine that answers.
@@ -48,17 +49,35 @@ impl Docker {
         })?;
         Ok(Self { engine: Engine { api, name: NAME } })
     }
-
-    /// The client, for building images.
-    pub fn api(&self) -> &bollard::Docker {
-        &self.engine.api
-    }
 }
 
 #[async_trait]
 impl Backend for Docker {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            backend: NAME,
+            image: AGENT_IMAGE,
+            interfaces: "eth0 lo",
+            cpus: Ability::Enforced,
+            memory: Ability::Enforced,
+            pids: Ability::Enforced,
+        }
+    }
+
+    async fn has_image(&self, image: &str) -> bool {
+        self.engine.api.inspect_image(image).await.is_ok()
+    }
+
+    async fn build_image(&self, name: &str) -> Result<(), BackendError> {
+        agent::build(&self.engine.api, name).await.map_err(|err| broken(Step::BuildImage, err))
+    }
+
+    async fn host(&self) -> Result<IpAddr, BackendError> {
+        egress::host(self).await
     }
 
     fn resources(&self, plan: &Plan) -> Vec<Resource> {

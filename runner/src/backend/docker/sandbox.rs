@@ -1,7 +1,7 @@
 //! What a sandbox is made of.
 //!
 //! One straight list of everything that is asked of the engine. Nothing of it is
-//! believed: [`super::probe`] looks at what came of it, from inside, before the
+//! believed: [`crate::probe`] looks at what came of it, from inside, before the
 //! command starts.
 
 use std::collections::HashMap;
@@ -16,9 +16,10 @@ use bollard::query_parameters::CreateContainerOptionsBuilder;
 
 use super::labels::{Names, labels};
 use super::within::{Bind, INIT, MASKED, READ_ONLY, SHARED_MEMORY, binds, charge};
-use super::{Docker, broken, failed, seccomp, status};
+use super::{Docker, broken, failed, status};
 use crate::backend::{BackendError, Inside, Network, Sandbox, Step, WorkspaceMount};
 use crate::plan::{Plan, TmpfsPlan, UserIds};
+use crate::seccomp;
 
 /// Builds the sandbox of `plan`, which does not run yet.
 pub(super) async fn create(

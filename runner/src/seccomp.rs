@@ -18,7 +18,7 @@
 use serde_json::{Value, json};
 
 /// The profile, as the engine reads it.
-pub(super) fn profile() -> String {
+pub(crate) fn profile() -> String {
     let allowed: Vec<&str> = ALLOWED.split_whitespace().collect();
     let mut rules = vec![
         json!({ "names": allowed, "action": "SCMP_ACT_ALLOW" }),

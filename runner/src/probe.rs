@@ -56,15 +56,6 @@ fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
         is("no engine socket", "engine_socket", "none"),
         is("kernel settings are closed", "kernel_settings", "closed"),
         is("system requests are closed", "sysrq", "closed"),
-        judged(facts, "memory is limited", "memory_limit", &limits.memory.to_string(), |m| {
-            at_most(m, limits.memory)
-        }),
-        judged(facts, "processes are limited", "pids_limit", &limits.pids.to_string(), |m| {
-            at_most(m, limits.pids.into())
-        }),
-        judged(facts, "processors are limited", "cpu_quota", &cpus(limits.cpu_millis), |m| {
-            quota_millis(m).is_some_and(|millis| millis <= u64::from(limits.cpu_millis))
-        }),
         judged(
             facts,
             "open files are limited",
@@ -73,10 +64,34 @@ fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
             |m| at_most(m, limits.open_files),
         ),
     ];
-    match &plan.network {
-        None => findings.push(is("no network", "interfaces", "lo")),
-        Some(_) => findings.push(is("one network", "interfaces", "eth0 lo")),
+    // What nobody can keep here is said in the plan, and is nothing to measure.
+    let is_kept = |limit: &str| !plan.unenforced.contains(&limit);
+    if is_kept("memory") {
+        let most = limits.memory;
+        findings.push(judged(facts, "memory is limited", "memory_limit", &most.to_string(), |m| {
+            at_most(m, most)
+        }));
     }
+    if is_kept("pids") {
+        let most = limits.pids;
+        findings.push(judged(
+            facts,
+            "processes are limited",
+            "pids_limit",
+            &most.to_string(),
+            |m| at_most(m, most.into()),
+        ));
+    }
+    if is_kept("cpus") {
+        let most = limits.cpu_millis;
+        findings.push(judged(facts, "processors are limited", "cpu_quota", &cpus(most), |m| {
+            quota_millis(m).is_some_and(|millis| millis <= u64::from(most))
+        }));
+    }
+    findings.push(match &plan.network {
+        None => is("no network", "interfaces", "lo"),
+        Some(network) => is("one network", "interfaces", network.interfaces),
+    });
     findings
 }
 

@@ -1,0 +1,40 @@
+//! Which backend a run gets.
+//!
+//! `auto` never means "no sandbox": it means the first of the backends that
+//! answers, and whoever did not name one is told which it is.
+
+use super::docker::Docker;
+use super::{Backend, BackendError, Step};
+use crate::request::BackendKind;
+
+/// A backend that answers.
+#[allow(missing_debug_implementations, reason = "a backend is a connection")]
+pub struct Opened {
+    pub backend: Box<dyn Backend>,
+    /// Why this one, where nobody chose it.
+    pub why: Option<String>,
+}
+
+/// Opens the backend that is asked for.
+pub async fn open(kind: BackendKind) -> Result<Opened, BackendError> {
+    let chosen = |backend| Opened { backend, why: None };
+    match kind {
+        BackendKind::Auto | BackendKind::Docker => {
+            Docker::connect().await.map(|docker| chosen(Box::new(docker)))
+        }
+        BackendKind::Namespaces | BackendKind::Podman => Err(BackendError {
+            backend: kind.name(),
+            step: Step::Connect,
+            source: anyhow::anyhow!("this build has no backend `{}`", kind.name()),
+        }),
+    }
+}
+
+/// Every backend that answers here.
+pub async fn all() -> Vec<Box<dyn Backend>> {
+    let mut found: Vec<Box<dyn Backend>> = Vec::new();
+    if let Ok(docker) = Docker::connect().await {
+        found.push(Box::new(docker));
+    }
+    found
+}
