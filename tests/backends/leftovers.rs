@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use tests::boxes::{docker, left_of, wait_for};
+use tests::boxes::wait_for;
 
 use crate::people;
 
@@ -14,7 +14,7 @@ fn nothing_is_left_of_a_run_but_its_evidence() {
         let policy = person.policy(NETWORK);
         let ran = person.shell(&["--policy", &policy], "true");
         assert_eq!(ran.code, 0, "{}", ran.stderr);
-        assert_eq!(left_of(ran.run()), "");
+        assert_eq!(person.left_of(ran.run()), "");
         let verified =
             person.sluice(&["audit", "verify", person.evidence().unwrap().to_str().unwrap()]);
         assert_eq!(verified.code, 0, "{}{}", verified.stdout, verified.stderr);
@@ -28,15 +28,14 @@ fn killing_the_runner_ends_gateway_and_sandbox_and_a_sweep_removes_the_rest() {
         let running = person.start_shell(&["--policy", &policy], "echo started; exec sleep 300");
         running.printed("started");
         let run = running.run();
-        let alive = || docker(&["ps", "-q", "--filter", &format!("label=dev.sluice.run={run}")]);
-        assert_eq!(alive().lines().count(), 2, "a gateway and a sandbox");
+        assert_eq!(person.alive(&run), 2, "a gateway and a sandbox");
 
         running.signal("KILL");
-        wait_for("both to end by themselves", || alive().is_empty().then_some(()));
+        wait_for("both to end by themselves", || (person.alive(&run) == 0).then_some(()));
 
         let swept = person.sluice(&["sweep"]);
         assert_eq!(swept.code, 0, "{}", swept.stderr);
-        assert_eq!(left_of(&run), "");
+        assert_eq!(person.left_of(&run), "");
     }
 }
 

@@ -21,5 +21,5 @@ fn people() -> Vec<Person> {
         init: env!("CARGO_BIN_EXE_sluice-init-under-test"),
         gateway: env!("CARGO_BIN_EXE_sluice-gateway-under-test"),
     };
-    Person::with_docker(programs).into_iter().collect()
+    Person::everywhere(programs)
 }

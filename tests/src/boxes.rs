@@ -1,4 +1,4 @@
-//! Sandboxes from outside: the real `sluice`, on a real engine, in a home of its
+//! Sandboxes from outside: the real `sluice`, on a real backend, in a home of its
 //! own.
 //!
 //! The programs are static or they cannot run in an image; where the build is
@@ -24,11 +24,18 @@ pub struct Programs {
     pub gateway: &'static str,
 }
 
-/// A person with a project, and `sluice`.
+/// A person with a project, and `sluice` on one backend.
 #[derive(Debug)]
 pub struct Person {
     programs: Programs,
     home: TempDir,
+    backend: Place,
+}
+
+/// Where a person's sandboxes live.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Place {
+    Docker,
 }
 
 /// A `sluice` that has ended.
@@ -49,6 +56,11 @@ pub struct Running {
 }
 
 impl Person {
+    /// Somebody on each backend that this machine has.
+    pub fn everywhere(programs: Programs) -> Vec<Self> {
+        Self::with_docker(programs).into_iter().collect()
+    }
+
     /// Somebody on a machine with Docker; nobody where there is none.
     pub fn with_docker(programs: Programs) -> Option<Self> {
         if !docker_answers() || !is_static(programs.init) || image().is_none() {
@@ -56,7 +68,47 @@ impl Person {
         }
         let home = TempDir::new().unwrap();
         fs::create_dir(home.path().join("project")).unwrap();
-        Some(Self { programs, home })
+        Some(Self { programs, home, backend: Place::Docker })
+    }
+
+    pub fn backend(&self) -> Place {
+        self.backend
+    }
+
+    /// Where this person's gateways see the machine they run on.
+    pub fn host(&self) -> String {
+        match self.backend {
+            Place::Docker => {
+                // The gateways' network is made with the first of them.
+                let policy = self.policy("version: 1\nnet: {enabled: true}\n");
+                assert_eq!(self.shell(&["--policy", &policy], "true").code, 0);
+                let format = "{{(index .IPAM.Config 0).Subnet}}";
+                let subnet = docker(&["network", "inspect", "sluice-egress", "--format", format]);
+                subnet.replace(".0/24", ".1")
+            }
+        }
+    }
+
+    /// Everything on the backend that bears a run's name.
+    pub fn left_of(&self, run: &str) -> String {
+        match self.backend {
+            Place::Docker => {
+                let label = format!("label=dev.sluice.run={run}");
+                let filter = ["--filter", label.as_str(), "-q"];
+                let list = |verb: &[&str]| docker(&[verb, filter.as_slice()].concat());
+                [list(&["ps", "-a"]), list(&["network", "ls"]), list(&["volume", "ls"])].concat()
+            }
+        }
+    }
+
+    /// How many of a run's gateway and sandbox are running.
+    pub fn alive(&self, run: &str) -> usize {
+        match self.backend {
+            Place::Docker => {
+                let label = format!("label=dev.sluice.run={run}");
+                docker(&["ps", "-q", "--filter", &label]).lines().count()
+            }
+        }
     }
 
     pub fn project(&self) -> PathBuf {
@@ -108,14 +160,18 @@ impl Person {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.programs.sluice);
+        command.env_clear();
+        match self.backend {
+            Place::Docker => command
+                .env("SLUICE_BACKEND", "docker")
+                .env("SLUICE_IMAGE", image().unwrap_or_default()),
+        };
         command
             .args(arguments)
             .current_dir(self.project())
-            .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.home.path())
             .env("XDG_STATE_HOME", self.home.path().join("state"))
-            .env("SLUICE_IMAGE", image().unwrap_or_default())
             .env("SLUICE_INIT_PROGRAM", self.programs.init)
             .env("SLUICE_GATEWAY_PROGRAM", self.programs.gateway)
             .stdin(Stdio::piped())
@@ -190,14 +246,6 @@ pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
 pub fn docker(arguments: &[&str]) -> String {
     let output = Command::new("docker").args(arguments).stdin(Stdio::null()).output().unwrap();
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
-
-/// Everything on the engine that bears a run's name.
-pub fn left_of(run: &str) -> String {
-    let label = format!("label=dev.sluice.run={run}");
-    let filter = ["--filter", label.as_str(), "-q"];
-    let list = |verb: &[&str]| docker(&[verb, filter.as_slice()].concat());
-    [list(&["ps", "-a"]), list(&["network", "ls"]), list(&["volume", "ls"])].concat()
 }
 
 /// The image of the tests: busybox, imported; nothing is pulled.
