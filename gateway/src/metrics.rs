@@ -6,6 +6,8 @@
 //! too: beyond [`MOST_SERIES`] series a rule is counted as `other`.
 
 mod labels;
+#[cfg(test)]
+mod page;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;

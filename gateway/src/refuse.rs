@@ -9,6 +9,8 @@
 //! HTTP/1.1, HTTP/2 and gRPC alike; SOCKS and TLS have only a code to say it in.
 
 mod denial;
+#[cfg(test)]
+mod page;
 mod reply;
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,11 @@
-//! The gateway's page is true: every code a client can be told is in its table.
+//! The gateway's pages are true: every code a client can be told is in the table,
+//! and the command line is the program's own.
 
 use std::collections::BTreeSet;
+use std::process::Command;
+use std::{env, fs};
 
-const PAGE: &str = include_str!("../../docs/gateway.md");
+const PAGE: &str = include_str!("../../docs/refusals.md");
 
 /// Where codes are made.
 const MAKERS: [&str; 3] = [
@@ -17,7 +20,7 @@ fn every_code_is_described() {
     assert!(codes.len() > 20, "{codes:?}");
     let missing: Vec<&&str> =
         codes.iter().filter(|code| !PAGE.contains(&format!("`{code}`"))).collect();
-    assert!(missing.is_empty(), "docs/gateway.md does not describe {missing:?}");
+    assert!(missing.is_empty(), "docs/refusals.md does not describe {missing:?}");
 }
 
 #[test]
@@ -28,8 +31,29 @@ fn every_described_code_exists() {
         let first = row.split('|').nth(1).expect("a first cell");
         for code in first.split(',').map(|code| code.trim().trim_matches('`')) {
             let made = MAKERS.iter().any(|source| source.contains(&format!("\"{code}\"")));
-            assert!(made, "docs/gateway.md describes `{code}`, which nothing says");
+            assert!(made, "docs/refusals.md describes `{code}`, which nothing says");
         }
+    }
+}
+
+#[test]
+fn the_command_line_is_the_programs_own() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/gateway.md");
+    let text = fs::read_to_string(page).unwrap();
+    let (before, rest) = text.split_once("```text\n").expect("the block");
+    let (written, after) = rest.split_once("```\n").expect("the end of the block");
+    let help = Command::new(env!("CARGO_BIN_EXE_sluice-gateway"))
+        .arg("--help")
+        .env_clear()
+        .env("COLUMNS", "100")
+        .output()
+        .unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let help: String = help.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    if env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(page, format!("{before}```text\n{help}```\n{after}")).unwrap();
+    } else {
+        assert_eq!(written, help, "UPDATE_EXPECT=1 writes it anew");
     }
 }
 

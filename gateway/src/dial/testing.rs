@@ -3,12 +3,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use policies::HostName;
+use policies::{AddressClass, Destination, Forbidden, HostName};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
@@ -19,7 +21,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::resolve::{Answer, ResolveError, Resolver};
-use super::{Dialer, Pin, Settings};
+use super::tls::Distrust;
+use super::upstream_proxy::ProxyError;
+use super::{DialError, Dialer, Pin, Settings};
 
 /// A resolver that answers from a script and remembers every question.
 ///
@@ -181,4 +185,36 @@ impl TestServer {
         })
         .await
     }
+}
+
+/// Every way in which no connection is made.
+pub(crate) fn one_of_each_failure() -> Vec<DialError> {
+    let host = HostName::parse("up.test").unwrap();
+    let to = || Destination { host: host.clone().into(), port: 443 };
+    let broken = || io::Error::from(io::ErrorKind::ConnectionRefused);
+    let first = Forbidden { address: [10, 0, 0, 1].into(), class: AddressClass::Private };
+    let all = vec![
+        DialError::Connect { to: to(), source: broken() },
+        DialError::Forbidden { to: to(), first },
+        DialError::Handshake { to: to(), source: broken() },
+        DialError::NotHttp2 { to: to() },
+        DialError::Resolve { to: to(), source: ResolveError::NoAddress },
+        DialError::Timeout { to: to(), limit: Duration::from_secs(1) },
+        DialError::Untrusted { to: to(), reason: Distrust::Expired },
+        DialError::UpstreamProxy { to: to(), source: ProxyError::NotHttp },
+    ];
+    for failure in &all {
+        // No `_`: whoever adds a way to fail adds it above.
+        match failure {
+            DialError::Connect { .. }
+            | DialError::Forbidden { .. }
+            | DialError::Handshake { .. }
+            | DialError::NotHttp2 { .. }
+            | DialError::Resolve { .. }
+            | DialError::Timeout { .. }
+            | DialError::Untrusted { .. }
+            | DialError::UpstreamProxy { .. } => {}
+        }
+    }
+    all
 }
