@@ -2,6 +2,12 @@
 //!
 //! `UPDATE_EXPECT=1 cargo test -p sluice-runner --test documentation` writes it anew.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "what does not hold in a test ends it"
+)]
+
 use std::fmt::Write as _;
 
 use clap::{Arg, Command, CommandFactory as _};
