@@ -21,6 +21,7 @@ pub mod exec;
 pub mod exit;
 pub mod image;
 pub mod init;
+pub mod launch;
 pub mod link;
 pub mod logs;
 pub mod ls;
