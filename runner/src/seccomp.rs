@@ -37,6 +37,38 @@ pub(crate) fn profile() -> String {
     .to_string()
 }
 
+/// The same list for `seccompiler`: [`PROGRAMS`] by name.
+///
+/// Its language has one answer to everything that is not on a list, so the call
+/// that must look as if it did not exist has a list of its own.
+pub(crate) fn for_compiler() -> Value {
+    let always = ALLOWED.split_whitespace().map(|name| json!({ "syscall": name }));
+    let only = |name: &str, when: &[Value]| json!({ "syscall": name, "args": when });
+    let is = |index: u32, value: u64| json!({ "index": index, "type": "dword", "op": "eq", "val": value });
+    let clear = |index: u32, mask: u64| json!({ "index": index, "type": "qword", "op": { "masked_eq": mask }, "val": 0 });
+    let mut rules: Vec<Value> = always.collect();
+    rules.push(only("clone", &[clear(0, NAMESPACES)]));
+    rules.push(only("socket", &[is(0, AF_NETLINK), is(2, NETLINK_ROUTE)]));
+    rules.extend([AF_UNIX, AF_INET, AF_INET6].map(|family| only("socket", &[is(0, family)])));
+    rules.extend(PERSONALITIES.map(|persona| only("personality", &[is(0, persona)])));
+    let [allowed, unknown] = PROGRAMS;
+    json!({
+        (allowed): {
+            "mismatch_action": { "errno": EPERM },
+            "match_action": "allow",
+            "filter": rules,
+        },
+        (unknown): {
+            "mismatch_action": "allow",
+            "match_action": { "errno": ENOSYS },
+            "filter": [{ "syscall": "clone3" }],
+        },
+    })
+}
+
+/// In the order they are put in force: of two refusals the later one is told.
+pub(crate) const PROGRAMS: [&str; 2] = ["allowed", "unknown"];
+
 fn allow(name: &str, when: &[Value]) -> Value {
     json!({ "names": [name], "action": "SCMP_ACT_ALLOW", "args": when })
 }
@@ -152,6 +184,39 @@ mod tests {
     fn what_is_not_named_is_refused() {
         let profile: Value = serde_json::from_str(&profile()).unwrap();
         assert_eq!(profile["defaultAction"], "SCMP_ACT_ERRNO");
+    }
+
+    #[test]
+    fn the_compiler_understands_every_word_of_it() {
+        let architecture = std::env::consts::ARCH.try_into().unwrap();
+        let text = for_compiler().to_string();
+        let compiled = seccompiler::compile_from_json(text.as_bytes(), architecture).unwrap();
+        assert!(PROGRAMS.iter().all(|name| compiled.contains_key(*name)));
+        assert_eq!(compiled.len(), PROGRAMS.len());
+    }
+
+    #[test]
+    fn both_renderings_name_the_same_calls() {
+        let engine: Value = serde_json::from_str(&profile()).unwrap();
+        let names = |rule: &Value| {
+            let names = rule["names"].as_array().unwrap();
+            names.iter().map(|name| name.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let is_allowed = |rule: &&Value| rule["action"] == "SCMP_ACT_ALLOW";
+        let mut by_engine: Vec<String> = engine["syscalls"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(is_allowed)
+            .flat_map(names)
+            .collect();
+        let compiler = for_compiler();
+        let rules = compiler["allowed"]["filter"].as_array().unwrap();
+        let mut by_compiler: Vec<String> =
+            rules.iter().map(|rule| rule["syscall"].as_str().unwrap().to_owned()).collect();
+        by_engine.sort();
+        by_compiler.sort();
+        assert_eq!(by_engine, by_compiler);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let word = std::env::args().nth(1).unwrap_or_default();
     match word.as_str() {
+        "gateway" => runner::launch::gateway::main(),
         "sandbox" => runner::launch::sandbox::main(),
         _ => ExitCode::from(runner::launch::USAGE),
     }

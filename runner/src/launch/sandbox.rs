@@ -1,8 +1,290 @@
 //! `sluice-launch sandbox`: a sandbox made of Linux namespaces.
+//!
+//! This half stays outside: it makes the process that will be the sandbox, says
+//! who it is, opens for it what only the caller may open, and stays until it has
+//! ended. The other half is [`super::confine`], which is the list of walls.
+//!
+//! When the runner is gone the socket to it ends, and the sandbox with it; when
+//! this process is gone, the kernel ends the sandbox.
 
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::MemfdFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getegid, geteuid, kill_process, pidfd_open,
+    waitid,
+};
+use rustix::thread::UnshareFlags;
+use serde::de::DeserializeOwned;
+
+use super::kernel::{self, Forked};
+use super::order::{Ground, Order, Report, Word};
+use super::{USAGE, confine, forbidden, mounts, passing};
 
 /// Makes one sandbox and stays until it has ended.
 pub fn main() -> ExitCode {
-    ExitCode::from(super::USAGE)
+    let mut runner = match Runner::on_stdin() {
+        Ok(runner) => runner,
+        Err(_) => return ExitCode::from(USAGE),
+    };
+    let Some(ground) = runner.hear::<Ground>() else { return ExitCode::from(USAGE) };
+    let session = ground.session;
+    let mut groups = Vec::new();
+    let said = match launch(&mut runner, ground, &mut groups) {
+        Ok(sandbox) => Report::Ended { code: watch(&mut runner, sandbox, session) },
+        Err(Failed { step, why }) => Report::Failed { step, why },
+    };
+    if runner.say(&said).is_err() {
+        // Nobody is there to remove them; whoever comes later need not look.
+        for group in groups {
+            drop(fs::remove_dir(group));
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Why there is no sandbox.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) step: String,
+    pub(super) why: String,
+}
+
+pub(super) fn failed<E: std::fmt::Display>(step: &str) -> impl FnOnce(E) -> Failed {
+    move |why| Failed { step: step.to_owned(), why: why.to_string() }
+}
+
+fn launch(runner: &mut Runner, ground: Ground, groups: &mut Vec<PathBuf>) -> Result<Pid, Failed> {
+    let root = geteuid().is_root();
+    if ground.user == 0 || ground.group == 0 {
+        return Err(failed("choose a user")("nothing in a sandbox is root"));
+    }
+    if ground.session {
+        // What is typed at the caller's terminal is not meant for us.
+        rustix::process::setsid().map_err(failed("leave the terminal"))?;
+    }
+    if root {
+        // Root's groups open root's files. In there nobody could give them up.
+        rustix::thread::set_thread_groups(&[]).map_err(failed("give up groups"))?;
+        // Where the host's mounts are opened for the sandbox, which may not.
+        kernel::unshare(UnshareFlags::NEWNS).map_err(failed("have mounts of our own"))?;
+        mounts::keep_to_ourselves().map_err(failed("have mounts of our own"))?;
+    }
+    let (near, far) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(failed("speak to the sandbox"))?;
+
+    let all = UnshareFlags::NEWUSER
+        | UnshareFlags::NEWNS
+        | UnshareFlags::NEWPID
+        | UnshareFlags::NEWNET
+        | UnshareFlags::NEWIPC
+        | UnshareFlags::NEWUTS;
+    let sandbox = match kernel::fork_into(all) {
+        Ok(Forked::Child) => {
+            drop(near);
+            confine::confine(&far, runner.socket(), &ground);
+        }
+        Ok(Forked::Parent(sandbox)) => sandbox,
+        Err(err) => return Err(failed("make namespaces")(forbidden::explain(&err))),
+    };
+    drop(far);
+    // From here on a failure ends the sandbox too: its half sees ours close.
+    map(sandbox, &ground).map_err(failed("map its user"))?;
+    passing::send(&near, b"mapped", &[]).map_err(failed("speak to the sandbox"))?;
+
+    let order: Order = match runner.hear_beside(&near)? {
+        Some(order) => order,
+        None => return Err(failed("hear the order")("the runner is gone")),
+    };
+    groups.clone_from(&order.groups);
+    for group in &order.groups {
+        // Before it does anything: what it takes from now on is counted.
+        fs::write(group.join("cgroup.procs"), sandbox.as_raw_pid().to_string())
+            .map_err(|err| format!("{}: {err}", group.display()))
+            .map_err(failed("enter its control groups"))?;
+    }
+    let sources = if root {
+        mounts::open_sources(&order)
+            .map_err(|mounts::At { path, source }| format!("{path}: {source}"))
+            .map(Some)
+            .map_err(failed("open what it will see"))?
+    } else {
+        None
+    };
+    hand_over(&near, &order, sources).map_err(failed("speak to the sandbox"))?;
+    let second_wall = started(&near)?;
+    let pid = sandbox.as_raw_pid();
+    runner.say(&Report::Started { pid, second_wall }).map_err(failed("speak to the runner"))?;
+    Ok(sandbox)
+}
+
+/// One user and one group, the same inside and outside, and nobody else.
+fn map(sandbox: Pid, ground: &Ground) -> io::Result<()> {
+    let Ground { user, group, .. } = ground;
+    let of = |name: &str| format!("/proc/{}/{name}", sandbox.as_raw_pid());
+    // Before the groups, or the kernel would not let us map any.
+    fs::write(of("setgroups"), "deny")?;
+    let (ours, our_group) = (geteuid(), getegid());
+    // Root is mapped to nothing: in there it is a number nobody has.
+    let (outer_user, outer_group) = match ours.is_root() {
+        true => (*user, *group),
+        false => (ours.as_raw(), our_group.as_raw()),
+    };
+    fs::write(of("gid_map"), format!("{group} {outer_group} 1"))?;
+    fs::write(of("uid_map"), format!("{user} {outer_user} 1"))
+}
+
+/// The order, and the mounts that were opened for it.
+fn hand_over(
+    near: &OwnedFd,
+    order: &Order,
+    sources: Option<Vec<Option<OwnedFd>>>,
+) -> io::Result<()> {
+    let paper = rustix::fs::memfd_create(c"order", MemfdFlags::CLOEXEC)?;
+    let opened = sources.is_some();
+    let sources = sources.unwrap_or_default();
+    let present: Vec<bool> = sources.iter().map(Option::is_some).collect();
+    let written = (order, opened.then_some(&present));
+    File::from(paper.try_clone()?).write_all(&serde_json::to_vec(&written)?)?;
+    passing::send(near, b"order", &[paper.as_fd()])?;
+    let fds: Vec<BorrowedFd<'_>> = sources.iter().flatten().map(AsFd::as_fd).collect();
+    for some in fds.chunks(passing::MOST) {
+        passing::send(near, b"mounts", some)?;
+    }
+    Ok(())
+}
+
+/// What the sandbox's half said before it became the first process, or why it
+/// did not.
+fn started(near: &OwnedFd) -> Result<String, Failed> {
+    let mut second_wall = String::new();
+    loop {
+        let mut buffer = vec![0; 16 * 1024];
+        let length = passing::receive(near, &mut buffer, &mut Vec::new())
+            .map_err(failed("hear from the sandbox"))?;
+        let packet = buffer.get(..length).unwrap_or_default();
+        match serde_json::from_slice(packet) {
+            // Its end closes by itself when it becomes another program.
+            Err(_) if packet.is_empty() && !second_wall.is_empty() => return Ok(second_wall),
+            Err(err) if packet.is_empty() => {
+                return Err(failed("confine it")(format!("it ended on the way ({err})")));
+            }
+            Err(err) => return Err(failed("hear from the sandbox")(err)),
+            Ok(Said::Failed { step, why }) => return Err(Failed { step, why }),
+            Ok(Said::SecondWall(made)) => second_wall = made,
+        }
+    }
+}
+
+/// From the half inside to this one.
+#[derive(Debug, serde::Deserialize, serde::Serialize)]
+pub(super) enum Said {
+    Failed { step: String, why: String },
+    SecondWall(String),
+}
+
+/// Stays until the sandbox has ended; its exit code as a shell would say it.
+fn watch(runner: &mut Runner, sandbox: Pid, session: bool) -> i32 {
+    let ended = pidfd_open(sandbox, PidfdFlags::empty());
+    let mut listening = true;
+    if let Ok(ended) = &ended {
+        while !is_ready(ended, if listening { Some(runner.socket()) } else { None }) {
+            match runner.hear::<Word>() {
+                Some(Word::Kill) => end(sandbox),
+                // It goes on by itself.
+                None if session => listening = false,
+                None => {
+                    listening = false;
+                    end(sandbox);
+                }
+            }
+        }
+    }
+    loop {
+        match waitid(WaitId::Pid(sandbox), WaitIdOptions::EXITED) {
+            Ok(Some(status)) => {
+                let signal = status.terminating_signal().map(|number| 128 + number);
+                return status.exit_status().or(signal).unwrap_or(-1);
+            }
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return -1,
+        }
+    }
+}
+
+/// Waits until `ended` is ready (true) or, if one is given, `other` is (false).
+fn is_ready(ended: &OwnedFd, other: Option<BorrowedFd<'_>>) -> bool {
+    let mut watched = vec![PollFd::new(ended, PollFlags::IN)];
+    watched.extend(other.map(|other| PollFd::from_borrowed_fd(other, PollFlags::IN)));
+    loop {
+        match poll(&mut watched, None) {
+            Ok(_) => return watched.first().is_none_or(|fd| !fd.revents().is_empty()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return true,
+        }
+    }
+}
+
+/// The first process of a PID namespace takes every other with it.
+fn end(sandbox: Pid) {
+    // That it has ended by itself meanwhile is as good.
+    kill_process(sandbox, Signal::KILL).ok();
+}
+
+/// The socket to whoever started us.
+#[derive(Debug)]
+pub(super) struct Runner {
+    lines: BufReader<File>,
+}
+
+impl Runner {
+    /// Takes our standard input for it, and leaves nothing in its place.
+    pub(super) fn on_stdin() -> io::Result<Self> {
+        let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+        let nothing = File::open("/dev/null")?;
+        rustix::stdio::dup2_stdin(&nothing)?;
+        Ok(Self { lines: BufReader::new(File::from(socket)) })
+    }
+
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.lines.get_ref().as_fd()
+    }
+
+    /// The next line; nothing when the other end is gone or speaks nonsense.
+    fn hear<T: DeserializeOwned>(&mut self) -> Option<T> {
+        let mut line = String::new();
+        let length = self.lines.read_line(&mut line).ok()?;
+        if length == 0 { None } else { serde_json::from_str(&line).ok() }
+    }
+
+    /// The same, unless the sandbox has something to say before: then it failed.
+    fn hear_beside<T: DeserializeOwned>(&mut self, near: &OwnedFd) -> Result<Option<T>, Failed> {
+        if self.lines.buffer().is_empty() && is_ready(near, Some(self.socket())) {
+            started(near)?;
+        }
+        Ok(self.hear())
+    }
+
+    fn say(&self, report: &Report) -> io::Result<()> {
+        say(self.socket(), report, &[])
+    }
+}
+
+/// One line to the runner.
+pub(super) fn say(
+    runner: BorrowedFd<'_>,
+    report: &Report,
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let mut line = serde_json::to_vec(report)?;
+    line.push(b'\n');
+    debug_assert!(runner.as_raw_fd() > 2, "standard streams are the sandbox's");
+    passing::send(runner, &line, fds)
 }

@@ -1,0 +1,176 @@
+//! What the runner and the launcher say to each other.
+//!
+//! One line of JSON a message, over a socket that is the launcher's standard
+//! input. The runner says what the [`Ground`] is and, once it knows everything,
+//! gives the [`Order`]; the launcher answers with [`Report`]s, some of which
+//! bring descriptors along.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// The first line: who, and on what network. Enough to plant the gateway's
+/// sockets, which is needed before the rest can be known.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Ground {
+    /// Whom the sandbox is, inside and on the host's disk.
+    pub user: u32,
+    pub group: u32,
+    /// Where the gateway listens. Nothing means no network at all.
+    pub doors: Vec<Planting>,
+    /// Goes on when the runner is gone.
+    pub session: bool,
+}
+
+/// One of the gateway's sockets.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Planting {
+    /// As the gateway's settings call it.
+    pub name: String,
+    pub port: u16,
+    pub kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum Kind {
+    Tcp,
+    Udp,
+}
+
+/// The second line: the sandbox.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Order {
+    /// A directory with an unpacked image; nothing means an empty root.
+    pub image: Option<PathBuf>,
+    /// What stands in the root, in the order it is put there.
+    pub places: Vec<Place>,
+    /// Control groups to enter, each made and limited already.
+    pub groups: Vec<PathBuf>,
+    pub limits: Limits,
+    /// What may be written to, for the second wall.
+    pub writable: Vec<String>,
+    pub hostname: String,
+    /// A terminal, or three pipes.
+    pub terminal: bool,
+    pub directory: String,
+    /// The first process; its path is one of the sandbox.
+    pub program: String,
+    pub arguments: Vec<String>,
+    pub environment: Vec<(String, String)>,
+}
+
+/// The order for a gateway on the host. Its sockets come with the line.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Jail {
+    /// Whom it becomes when we are root.
+    pub user: u32,
+    pub group: u32,
+    /// What its sockets are called.
+    pub names: Vec<String>,
+    pub order: Order,
+}
+
+/// Bounds that every process has for itself.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Limits {
+    pub open_files: u64,
+    /// Bytes of one file.
+    pub file_size: u64,
+    /// Processes of the sandbox: the kernel counts them per user namespace.
+    pub processes: u64,
+}
+
+/// One thing in the sandbox's root.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "place")]
+pub enum Place {
+    /// A file or directory of the host.
+    Bind {
+        at: String,
+        source: PathBuf,
+        read_only: bool,
+        /// A device stays one.
+        device: bool,
+        /// That it is not there on the host is no error.
+        optional: bool,
+    },
+    /// Nothing can be seen there. Skipped where there is nothing.
+    Cover {
+        at: String,
+    },
+    Directory {
+        at: String,
+    },
+    File {
+        at: String,
+        text: String,
+    },
+    /// This sandbox's own control groups, to be read.
+    Groups {
+        at: String,
+        kind: GroupKind,
+    },
+    Link {
+        at: String,
+        to: String,
+    },
+    /// The options are the kernel's.
+    Overlay {
+        at: String,
+        options: String,
+    },
+    Proc {
+        at: String,
+    },
+    /// Nothing can be written there. Skipped where there is nothing.
+    ReadOnly {
+        at: String,
+    },
+    /// Terminals of this sandbox alone.
+    Terminals {
+        at: String,
+    },
+    Tmpfs {
+        at: String,
+        bytes: u64,
+        inodes: u64,
+        mode: u32,
+        executable: bool,
+    },
+}
+
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupKind {
+    /// A controller of the first version.
+    First(String),
+    Second,
+}
+
+/// From the launcher.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "report")]
+pub enum Report {
+    /// The sandbox has ended. The last line.
+    Ended { code: i32 },
+    /// There is no sandbox, and why. The last line.
+    Failed { step: String, why: String },
+    /// Brings the gateway's sockets, in the order they were asked for.
+    Planted,
+    /// The first process runs.
+    Started {
+        /// As the host calls it.
+        pid: i32,
+        /// What the second wall is made of.
+        second_wall: String,
+    },
+    /// Brings the terminal, or standard input, output and error.
+    Streams,
+}
+
+/// From the runner, once the sandbox runs.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Word {
+    Kill,
+}
