@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::net::Ipv4Addr;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use crate::plan::{NetworkPlan, RunId, UserIds};
+use crate::backend::{Doors, Network};
+use crate::plan::{NetworkPlan, Ports, RunId, UserIds};
 
 /// How the gateway finds and believes upstreams, for pilots and tests.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -19,30 +19,23 @@ pub struct Upstream {
     pub roots: Vec<PathBuf>,
 }
 
-/// `gateway.yaml`, as the gateway's container will see things.
+/// `gateway.yaml`, as the gateway sees things: it is shut in the same way by
+/// every backend.
 pub fn gateway_yaml(
     run: &RunId,
-    network: &NetworkPlan,
-    at: Ipv4Addr,
+    planned: &NetworkPlan,
+    network: &Network,
     upstream: &Upstream,
 ) -> String {
-    let ports = &network.ports;
     let mut text = format!(
         "run: {run}
 policy: policy.yaml
-listen:
-  proxy: {at}:{}
-  socks: {at}:{}
-  http: {at}:{}
-  https: {at}:{}
-  dns: {at}:{}
-topology: dual_homed
 control: /control/control.sock
 audit: /audit
 ca: memory
 limits: {{drain: 2s}}
-",
-        ports.proxy, ports.socks, ports.http, ports.https, ports.dns
+{}",
+        doors(&planned.ports, network)
     );
     if !upstream.pins.is_empty() || !upstream.roots.is_empty() {
         text.push_str("upstream:\n");
@@ -59,6 +52,31 @@ limits: {{drain: 2s}}
         }
     }
     text
+}
+
+/// Where it listens, and what it stands between.
+fn doors(ports: &Ports, network: &Network) -> String {
+    let at = network.gateway;
+    match network.doors {
+        Doors::Own => format!(
+            "topology: dual_homed
+listen:
+  proxy: {at}:{}
+  socks: {at}:{}
+  http: {at}:{}
+  https: {at}:{}
+  dns: {at}:{}
+",
+            ports.proxy, ports.socks, ports.http, ports.https, ports.dns
+        ),
+        // Planted sockets listen on every address, so it has to be told its own.
+        Doors::Planted => format!(
+            "topology: host
+listen: {{proxy: fd:proxy, socks: fd:socks, http: fd:http, https: fd:https, dns: fd:dns}}
+dns: {{answer: {at}}}
+"
+        ),
+    }
 }
 
 /// Writes the policy's files and the roots below `folder`, where the gateway

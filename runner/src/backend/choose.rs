@@ -4,6 +4,7 @@
 //! answers, and whoever did not name one is told which it is.
 
 use super::docker::Docker;
+use super::namespaces::Namespaces;
 use super::{Backend, BackendError, Step};
 use crate::request::BackendKind;
 
@@ -19,13 +20,32 @@ pub struct Opened {
 pub async fn open(kind: BackendKind) -> Result<Opened, BackendError> {
     let chosen = |backend| Opened { backend, why: None };
     match kind {
-        BackendKind::Auto | BackendKind::Docker => {
-            Docker::connect().await.map(|docker| chosen(Box::new(docker)))
-        }
-        BackendKind::Namespaces | BackendKind::Podman => Err(BackendError {
+        BackendKind::Auto => auto().await,
+        BackendKind::Docker => Docker::connect().await.map(|docker| chosen(Box::new(docker))),
+        BackendKind::Namespaces => Namespaces::open().map(|here| chosen(Box::new(here))),
+        BackendKind::Podman => Err(BackendError {
             backend: kind.name(),
             step: Step::Connect,
             source: anyhow::anyhow!("this build has no backend `{}`", kind.name()),
+        }),
+    }
+}
+
+/// An engine if one answers, since that is what its owner set up; else this
+/// machine itself.
+async fn auto() -> Result<Opened, BackendError> {
+    let no_engine = match Docker::connect().await {
+        Ok(docker) => return Ok(Opened { backend: Box::new(docker), why: None }),
+        Err(err) => err,
+    };
+    match Namespaces::open() {
+        Ok(here) => Ok(Opened {
+            backend: Box::new(here),
+            why: Some("no engine answers, so the sandbox is made of namespaces".to_owned()),
+        }),
+        Err(BackendError { source, .. }) => Err(BackendError {
+            source: no_engine.source.context(format!("namespaces do not work either: {source:#}")),
+            ..no_engine
         }),
     }
 }
@@ -35,6 +55,9 @@ pub async fn all() -> Vec<Box<dyn Backend>> {
     let mut found: Vec<Box<dyn Backend>> = Vec::new();
     if let Ok(docker) = Docker::connect().await {
         found.push(Box::new(docker));
+    }
+    if let Ok(here) = Namespaces::open() {
+        found.push(Box::new(here));
     }
     found
 }

@@ -11,6 +11,7 @@
 mod choose;
 pub mod docker;
 mod engine;
+pub mod namespaces;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -121,6 +122,16 @@ pub struct Network {
     pub name: String,
     pub gateway: Ipv4Addr,
     pub sandbox: Ipv4Addr,
+    pub doors: Doors,
+}
+
+/// How a gateway comes by its listening sockets.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Doors {
+    /// It opens them at its address.
+    Own,
+    /// They were opened in the sandbox's network, and it is handed them.
+    Planted,
 }
 
 /// A gateway that was started.

@@ -42,7 +42,7 @@ pub fn before() -> Vec<Report> {
     ];
     facts.extend([
         fact("memory_limit", cgroup("memory", "memory.limit_in_bytes", "memory.max")),
-        fact("pids_limit", cgroup("pids", "pids.max", "pids.max")),
+        fact("pids_limit", pids_limit()),
         fact("cpu_quota", cpu_quota()),
     ]);
     facts
@@ -163,6 +163,18 @@ fn cgroup(controller: &str, first: &str, second: &str) -> String {
         [format!("/sys/fs/cgroup/{controller}/{first}"), format!("/sys/fs/cgroup/{second}")];
     let text = paths.iter().find_map(|path| fs::read_to_string(path).ok()).unwrap_or_default();
     text.trim_end().replace('\n', ";")
+}
+
+/// What a control group counts; where there is none, the limit of each process
+/// is one of all of them, if they have a user namespace to themselves.
+fn pids_limit() -> String {
+    let counted = cgroup("pids", "pids.max", "pids.max");
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let alone = map.split_whitespace().nth(2) == Some("1");
+    if !counted.is_empty() || !alone {
+        return counted;
+    }
+    getrlimit(Resource::Nproc).maximum.map_or_else(|| "unlimited".into(), |most| most.to_string())
 }
 
 fn first(text: String) -> String {

@@ -23,6 +23,7 @@ pub mod passing;
 mod privileges;
 pub mod sandbox;
 mod second_wall;
+pub mod waiting;
 
 /// The exit code when nothing we understand was asked.
 pub const USAGE: u8 = 2;

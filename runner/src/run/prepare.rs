@@ -114,7 +114,7 @@ pub(super) fn tell_gateway(
     let (Some(files), Some(planned)) = (&prepared.gateway, &plan.network) else { return Ok(()) };
     let folder = &files.settings;
     let upstream = &understood.upstream;
-    let text = settings::gateway_yaml(&plan.run, planned, network.gateway, upstream);
+    let text = settings::gateway_yaml(&plan.run, planned, network, upstream);
     settings::write(&folder.join("gateway.yaml"), text.as_bytes())
         .and_then(|()| settings::write_policy(folder, &understood.gateway_policy, upstream))
         .map_err(failed("write the gateway's settings in", folder))

@@ -11,7 +11,7 @@ use bollard::models::{Ipam, IpamConfig, NetworkCreateRequest};
 use super::labels::{Names, labels};
 use super::subnet::Subnet;
 use super::{Docker, broken, status};
-use crate::backend::{BackendError, Network, Step};
+use crate::backend::{BackendError, Doors, Network, Step};
 use crate::plan::RunId;
 
 /// Makes the network of `run` on the first subnet that is free.
@@ -24,6 +24,7 @@ pub(super) async fn make(docker: &Docker, run: &RunId) -> Result<Network, Backen
                     name: names.network,
                     gateway: subnet.gateway(),
                     sandbox: subnet.sandbox(),
+                    doors: Doors::Own,
                 });
             }
             Err(err) if is_taken(&err) => {}

@@ -1,0 +1,113 @@
+//! The gateway's process on the host.
+
+use std::fs::OpenOptions;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::process::Stdio;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+use super::launcher::{say, start};
+use super::layout::optional;
+use super::{broken, processes};
+use crate::backend::{BackendError, GatewayFiles, GatewayHandle, GatewayLog, Step};
+use crate::launch::order::{Jail, Limits, Order, Place};
+use crate::plan::Plan;
+
+/// Starts it with the sockets that were planted for it, which are its own from
+/// then on: when it is gone, nobody listens.
+pub(super) async fn begin(
+    launcher: &Path,
+    plan: &Plan,
+    files: &GatewayFiles,
+    names: Vec<String>,
+    sockets: Vec<OwnedFd>,
+) -> Result<GatewayHandle, BackendError> {
+    let failed = |err| broken(Step::StartGateway, err);
+    let detached = plan.session.is_some();
+    let log = match detached {
+        false => [Stdio::piped(), Stdio::piped()],
+        // Nobody reads a pipe when we are gone.
+        true => {
+            let path = files.control.with_file_name("gateway.log");
+            let file = OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
+            [Stdio::from(file.try_clone().map_err(failed)?), Stdio::from(file)]
+        }
+    };
+    let (mut child, socket) = start(launcher, "gateway", log).map_err(failed)?;
+    processes::remember(&plan.run, processes::Role::Gateway, child.id()).map_err(failed)?;
+    let fds: Vec<_> = sockets.iter().map(OwnedFd::as_fd).collect();
+    say(&socket, &jail(plan, files, names), &fds).await.map_err(failed)?;
+    drop(sockets);
+
+    let log = GatewayLog::default();
+    let (output, error) = (child.stdout.take(), child.stderr.take());
+    let listener = log.clone();
+    tokio::spawn(async move {
+        tokio::join!(read(output, &listener), read(error, &listener));
+        drop(child.wait().await);
+        listener.end();
+    });
+    Ok(GatewayHandle { lifeline: Box::pin(socket), log })
+}
+
+async fn read(from: Option<impl AsyncRead + Unpin>, log: &GatewayLog) {
+    let Some(mut from) = from else { return };
+    let mut buffer = vec![0; 4096];
+    while let Ok(length) = from.read(&mut buffer).await {
+        if length == 0 {
+            return;
+        }
+        log.add(buffer.get(..length).unwrap_or_default());
+    }
+}
+
+/// Of the host's files it sees its own, and what it takes to find and to believe
+/// an upstream.
+fn jail(plan: &Plan, files: &GatewayFiles, names: Vec<String>) -> Jail {
+    let bind = |at: &str, source: &Path, read_only| Place::Bind {
+        at: at.to_owned(),
+        source: source.to_owned(),
+        read_only,
+        device: false,
+        optional: false,
+    };
+    let mut places = vec![
+        bind("/gateway", &files.program, true),
+        bind("/settings", &files.settings, true),
+        bind("/control", &files.control, false),
+        bind("/audit", &files.audit, false),
+    ];
+    places.extend(RESOLVING.map(optional));
+    let mut arguments = vec!["--config".to_owned(), "/settings/gateway.yaml".to_owned()];
+    arguments.push("--lifeline".to_owned());
+    Jail {
+        user: files.user.uid,
+        group: files.user.gid,
+        names,
+        order: Order {
+            places,
+            limits: Limits {
+                open_files: plan.limits.open_files,
+                file_size: u64::MAX,
+                processes: PROCESSES,
+            },
+            program: "/gateway".to_owned(),
+            arguments,
+            ..Order::default()
+        },
+    }
+}
+
+/// How this machine resolves names, and whom it believes.
+const RESOLVING: [&str; 7] = [
+    "/etc/hosts",
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls",
+    "/etc/resolv.conf",
+    "/etc/ssl/certs",
+    "/usr/local/share/ca-certificates",
+    "/usr/share/ca-certificates",
+];
+/// Threads, that is, and as many as the caller has anyway.
+const PROCESSES: u64 = 4096;

@@ -1,0 +1,369 @@
+//! Control groups: how much of the machine a sandbox may take.
+//!
+//! Which there are is found out, not assumed: controllers of the first version
+//! have a tree each, those of the second share one, and what we may write to is
+//! ours to divide. Where there is nothing of the kind a limit is not enforced,
+//! and [`Groups::abilities`] says why.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Access;
+
+use super::NAME;
+use crate::backend::{Abilities, Ability, Stats};
+use crate::launch::order::{GroupKind, Place};
+use crate::plan::{Limits, RunId};
+
+/// Where groups can be made, by what they limit.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Groups {
+    memory: Option<Base>,
+    pids: Option<Base>,
+    cpu: Option<Base>,
+    /// Counts processor time, in the first version.
+    cpuacct: Option<Base>,
+}
+
+/// A group of ours, in which others can be made.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Base {
+    path: PathBuf,
+    kind: GroupKind,
+}
+
+impl Groups {
+    /// What this process can make.
+    pub(super) fn here() -> Self {
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        Self::below(Path::new("/sys/fs/cgroup"), &own)
+    }
+
+    fn below(root: &Path, own: &str) -> Self {
+        let first = |controller| first_version(root, own, controller);
+        let found = Self {
+            memory: first("memory"),
+            pids: first("pids"),
+            cpu: first("cpu"),
+            cpuacct: first("cpuacct"),
+        };
+        if found != Self::default() {
+            return found;
+        }
+        let second = |controller| second_version(root, own, controller);
+        Self { memory: second("memory"), pids: second("pids"), cpu: second("cpu"), cpuacct: None }
+    }
+
+    pub(super) fn abilities(&self) -> Abilities {
+        let told = |base: &Option<Base>, controller: &str| match base {
+            Some(_) => Ability::Enforced,
+            None => Ability::Not {
+                why: format!(
+                    "no `{controller}` control group can be made by this user; root can, and so \
+                     can whoever is in a delegated one (`systemd-run --user --scope -p \
+                     Delegate=yes`)"
+                ),
+            },
+        };
+        Abilities {
+            backend: NAME,
+            image: super::HOST,
+            interfaces: "lo",
+            cpus: told(&self.cpu, "cpu"),
+            memory: told(&self.memory, "memory"),
+            // Without a group the kernel still counts processes per user
+            // namespace, against a limit that each of them has.
+            pids: Ability::Enforced,
+        }
+    }
+
+    /// Whether processes are counted by a group.
+    pub(super) fn count_processes(&self) -> bool {
+        self.pids.is_some()
+    }
+
+    /// Makes the groups of `run` and sets their limits.
+    pub(super) fn make(&self, run: &RunId, limits: &Limits) -> io::Result<Vec<PathBuf>> {
+        let mut made = Vec::new();
+        for base in self.bases() {
+            let path = base.of(run);
+            if made.contains(&path) {
+                continue;
+            }
+            fs::create_dir(&path)?;
+            made.push(path);
+        }
+        if let Some(base) = &self.memory {
+            let (most, with_swap, value) = match base.kind {
+                GroupKind::First(_) => {
+                    ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", limits.memory)
+                }
+                // The second version counts swap by itself.
+                GroupKind::Second => ("memory.max", "memory.swap.max", 0),
+            };
+            set(&base.of(run), most, limits.memory)?;
+            // A kernel that does not count swap has no such file.
+            if base.of(run).join(with_swap).exists() {
+                set(&base.of(run), with_swap, value)?;
+            }
+        }
+        if let Some(base) = &self.pids {
+            set(&base.of(run), "pids.max", limits.pids)?;
+        }
+        if let Some(base) = &self.cpu {
+            let quota = u64::from(limits.cpu_millis) * PERIOD / 1000;
+            match base.kind {
+                GroupKind::First(_) => {
+                    set(&base.of(run), "cpu.cfs_period_us", PERIOD)?;
+                    set(&base.of(run), "cpu.cfs_quota_us", quota)?;
+                }
+                GroupKind::Second => {
+                    set(&base.of(run), "cpu.max", format!("{quota} {PERIOD}"))?;
+                }
+            }
+        }
+        Ok(made)
+    }
+
+    /// What a sandbox sees of its own groups: it measures its limits there.
+    pub(super) fn view(&self) -> Vec<Place> {
+        let place = |at: &str, kind: &GroupKind| Place::Groups {
+            at: format!("/sys/fs/cgroup{at}"),
+            kind: kind.clone(),
+        };
+        let named = [
+            ("/memory", &self.memory),
+            ("/pids", &self.pids),
+            ("/cpu", &self.cpu),
+            ("/cpuacct", &self.cpuacct),
+        ];
+        let mut places = Vec::new();
+        for (at, base) in named {
+            match base {
+                Some(Base { kind: kind @ GroupKind::First(_), .. }) => places.push(place(at, kind)),
+                Some(Base { kind: GroupKind::Second, .. }) => {
+                    return vec![place("", &GroupKind::Second)];
+                }
+                None => {}
+            }
+        }
+        places
+    }
+
+    /// Removes the groups of `run`; that there are none is as good.
+    pub(super) fn remove(&self, run: &RunId) -> io::Result<()> {
+        for base in self.bases() {
+            match fs::remove_dir(base.of(run)) {
+                Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs whose groups are there, and whose they are.
+    pub(super) fn found(&self) -> Vec<(RunId, u32)> {
+        let mut found = Vec::new();
+        for base in self.bases() {
+            for entry in fs::read_dir(&base.path).into_iter().flatten().flatten() {
+                let name = entry.file_name();
+                let run = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+                let Some(Ok(run)) = run.map(RunId::parse) else { continue };
+                let Ok(owner) = entry.metadata().map(|seen| seen.uid()) else { continue };
+                if !found.contains(&(run.clone(), owner)) {
+                    found.push((run, owner));
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether the kernel ended a process of `run` for want of memory.
+    pub(super) fn ran_out_of_memory(&self, run: &RunId) -> bool {
+        let Some(base) = &self.memory else { return false };
+        let file = match base.kind {
+            GroupKind::First(_) => "memory.oom_control",
+            GroupKind::Second => "memory.events",
+        };
+        let text = fs::read_to_string(base.of(run).join(file)).unwrap_or_default();
+        let kills = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        kills.and_then(|kills| kills.trim().parse::<u64>().ok()).is_some_and(|kills| kills > 0)
+    }
+
+    /// What `run` takes at this moment, as far as it is counted.
+    pub(super) fn stats(&self, run: &RunId) -> Stats {
+        let number = |base: &Option<Base>, first: &str, second: &str| {
+            let base = base.as_ref()?;
+            let file = if base.kind == GroupKind::Second { second } else { first };
+            let text = fs::read_to_string(base.of(run).join(file)).ok()?;
+            text.trim().parse::<u64>().ok()
+        };
+        let usage = number(&self.cpuacct, "cpuacct.usage", "").or_else(|| {
+            let base = self.cpu.as_ref()?;
+            let text = fs::read_to_string(base.of(run).join("cpu.stat")).ok()?;
+            let micros = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
+            micros.parse::<u64>().ok()?.checked_mul(1000)
+        });
+        let memory = &self.memory;
+        Stats {
+            cpu_nanoseconds: usage.unwrap_or_default(),
+            memory: number(memory, "memory.usage_in_bytes", "memory.current").unwrap_or_default(),
+            memory_limit: number(memory, "memory.limit_in_bytes", "memory.max").unwrap_or_default(),
+            pids: number(&self.pids, "pids.current", "pids.current").unwrap_or_default(),
+            pids_limit: number(&self.pids, "pids.max", "pids.max").unwrap_or_default(),
+            // Everything goes over loopback, where what is sent is received.
+            received: 0,
+            sent: 0,
+        }
+    }
+
+    fn bases(&self) -> impl Iterator<Item = &Base> {
+        [&self.memory, &self.pids, &self.cpu, &self.cpuacct].into_iter().flatten()
+    }
+}
+
+impl Base {
+    fn of(&self, run: &RunId) -> PathBuf {
+        self.path.join(format!("{PREFIX}{run}"))
+    }
+}
+
+fn set(group: &Path, file: &str, value: impl ToString) -> io::Result<()> {
+    let path = group.join(file);
+    fs::write(&path, value.to_string())
+        .map_err(|err| io::Error::new(err.kind(), format!("{}: {err}", path.display())))
+}
+
+/// Our own group in the tree of `controller`, if we may make others in it.
+fn first_version(root: &Path, own: &str, controller: &str) -> Option<Base> {
+    let (kind, path) = own.lines().find_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        controllers.split(',').any(|known| known == controller).then_some((controllers, path))
+    })?;
+    let tree = root.join(controller);
+    // Inside a container the tree may begin where we are.
+    let candidates = [tree.join(path.trim_start_matches('/')), tree];
+    let base = candidates.into_iter().find(|path| path.join("cgroup.procs").exists())?;
+    is_ours(&base).then(|| Base { path: base, kind: GroupKind::First(kind.to_owned()) })
+}
+
+/// The nearest group above us that is ours to divide and divides `controller`.
+///
+/// A group with processes of its own cannot, so our own group is passed by
+/// unless it is the root of all.
+fn second_version(root: &Path, own: &str, controller: &str) -> Option<Base> {
+    let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let own = root.join(path.trim_start_matches('/'));
+    let above =
+        own.ancestors().skip(usize::from(own != root)).take_while(|up| up.starts_with(root));
+    let divides = |group: &Path| {
+        let file = group.join("cgroup.subtree_control");
+        let has = |text: &str| text.split_whitespace().any(|known| known == controller);
+        has(&fs::read_to_string(&file).unwrap_or_default())
+            || fs::write(&file, format!("+{controller}")).is_ok()
+    };
+    let base = above.into_iter().find(|group| is_ours(group) && divides(group))?;
+    Some(Base { path: base.to_owned(), kind: GroupKind::Second })
+}
+
+fn is_ours(group: &Path) -> bool {
+    let may = |path: &Path, access| rustix::fs::access(path, access).is_ok();
+    may(group, Access::WRITE_OK | Access::EXEC_OK)
+        && may(&group.join("cgroup.procs"), Access::WRITE_OK)
+}
+
+/// Microseconds over which processor time is divided.
+const PERIOD: u64 = 100_000;
+const PREFIX: &str = "sluice-";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(path: &Path) {
+        fs::create_dir_all(path).unwrap();
+        fs::write(path.join("cgroup.procs"), "").unwrap();
+    }
+
+    #[test]
+    fn controllers_of_the_first_version_have_a_tree_each() {
+        let home = tempfile::tempdir().unwrap();
+        for path in ["memory/user", "pids", "cpu/user", "cpuacct/user"] {
+            group(&home.path().join(path));
+        }
+        let own = "5:cpu,cpuacct:/user\n4:memory:/user\n2:pids:/gone\n0::/\n";
+        let groups = Groups::below(home.path(), own);
+        let base = |path: &str, kind: &str| {
+            Some(Base { path: home.path().join(path), kind: GroupKind::First(kind.to_owned()) })
+        };
+        assert_eq!(groups.memory, base("memory/user", "memory"));
+        assert_eq!(groups.pids, base("pids", "pids"), "a tree that begins where we are");
+        assert_eq!(groups.cpu, base("cpu/user", "cpu,cpuacct"), "mounted together");
+        assert!(matches!(groups.abilities().memory, Ability::Enforced));
+    }
+
+    #[test]
+    fn in_the_second_version_the_nearest_divided_group_above_is_taken() {
+        let home = tempfile::tempdir().unwrap();
+        let (slice, scope) = (home.path().join("app.slice"), home.path().join("app.slice/a.scope"));
+        group(&scope);
+        group(&slice);
+        fs::write(slice.join("cgroup.subtree_control"), "memory pids\n").unwrap();
+        let groups = Groups::below(home.path(), "0::/app.slice/a.scope\n");
+        let base = Some(Base { path: slice, kind: GroupKind::Second });
+        assert_eq!((&groups.memory, &groups.pids), (&base, &base));
+        assert_eq!(
+            groups.view(),
+            [Place::Groups { at: "/sys/fs/cgroup".to_owned(), kind: GroupKind::Second }]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_not_promised() {
+        let home = tempfile::tempdir().unwrap();
+        let groups = Groups::below(home.path(), "4:memory:/user\n0::/\n");
+        let abilities = groups.abilities();
+        assert!(matches!(abilities.memory, Ability::Not { why } if why.contains("memory")));
+        assert_eq!(abilities.pids, Ability::Enforced, "counted per user namespace");
+        assert_eq!(groups.view(), []);
+    }
+
+    #[test]
+    fn a_runs_groups_are_limited_found_and_removed() {
+        let home = tempfile::tempdir().unwrap();
+        for controller in ["memory", "pids", "cpu"] {
+            group(&home.path().join(controller));
+        }
+        let groups = Groups::below(home.path(), "1:memory:/\n2:pids:/\n3:cpu:/\n");
+        let run = RunId::now();
+        let plan = crate::plan::tests::planned("version: 1\n", &crate::plan::tests::request());
+        let made = groups.make(&run, &plan.limits).unwrap();
+        assert_eq!(made.len(), 3);
+        let read = |path: &str| {
+            fs::read_to_string(home.path().join(path).join(format!("sluice-{run}")).join(
+                match path {
+                    "memory" => "memory.limit_in_bytes",
+                    "cpu" => "cpu.cfs_quota_us",
+                    _ => "pids.max",
+                },
+            ))
+            .unwrap()
+        };
+        assert_eq!(read("memory"), plan.limits.memory.to_string());
+        assert_eq!(read("pids"), plan.limits.pids.to_string());
+        assert_eq!(read("cpu"), (u64::from(plan.limits.cpu_millis) * 100).to_string());
+        assert_eq!(
+            groups.found().into_iter().map(|(run, _)| run).collect::<Vec<_>>(),
+            [run.clone()]
+        );
+        // The files of a real group go with it.
+        for path in made {
+            fs::remove_dir_all(path).unwrap();
+        }
+        groups.remove(&run).unwrap();
+        assert_eq!(groups.found(), []);
+    }
+}

@@ -1,0 +1,351 @@
+//! Sandboxes of Linux namespaces: no daemon, no image, no root.
+//!
+//! Our own launcher makes them ([`crate::launch`]); this is who tells it what to
+//! make. [`layout`] decides what stands in a sandbox's root, [`groups`] what of
+//! the machine it may take, [`gateway`] starts what holds the sockets that were
+//! planted in its network, [`processes`] finds again what a crash left.
+//!
+//! Nothing here outlives its processes: mounts, networks and users are all in
+//! namespaces, which the kernel removes with the last process in them. What can
+//! be left over are empty control groups.
+
+mod gateway;
+mod groups;
+mod launcher;
+mod layout;
+mod processes;
+mod stats;
+mod streams;
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use tokio::sync::{Mutex, watch};
+
+use super::engine::labels::Names;
+use super::{
+    Abilities, Backend, BackendError, Doors, Ended, Found, GatewayFiles, GatewayHandle, Inside,
+    Network, Sandbox, Stats, Step, Streams, TerminalSize,
+};
+use crate::image::program;
+use crate::launch::forbidden;
+use crate::launch::order::{Ground, Kind, Planting, Report};
+use crate::place;
+use crate::plan::{Plan, Ports, RunId};
+use crate::teardown::Resource;
+use groups::Groups;
+use launcher::{Launcher, Voice};
+use processes::Role;
+use streams::Terminal;
+
+/// This machine, if it lets us.
+#[derive(Debug)]
+pub struct Namespaces {
+    launcher: PathBuf,
+    groups: Groups,
+    /// The runs of this process, by their sandbox's name.
+    runs: Mutex<HashMap<String, Run>>,
+}
+
+/// How far a run has come.
+#[derive(Debug)]
+enum Run {
+    /// There is a network, and sockets planted in it that nobody has taken.
+    Planted {
+        launcher: Launcher,
+        sockets: Vec<OwnedFd>,
+    },
+    /// The sandbox is being built.
+    Made {
+        launcher: Launcher,
+        streams: Vec<OwnedFd>,
+    },
+    Running {
+        voice: Voice,
+        terminal: Option<Terminal>,
+        ended: watch::Receiver<Option<i32>>,
+    },
+}
+
+impl Namespaces {
+    /// Finds our launcher, and whether this machine permits what it does.
+    pub fn open() -> Result<Self, BackendError> {
+        let launcher = program::find("sluice-launch", "SLUICE_LAUNCH_PROGRAM", &place::environment)
+            .map_err(|err| broken(Step::Connect, err))?;
+        if !rustix::process::geteuid().is_root()
+            && let Some(advice) = forbidden::knob(&|path| fs::read_to_string(path).ok())
+        {
+            return Err(broken(Step::Connect, anyhow::anyhow!(advice)));
+        }
+        Ok(Self { launcher, groups: Groups::here(), runs: Mutex::default() })
+    }
+
+    /// Starts a launcher and lets it make the ground of `plan`.
+    async fn begin(&self, plan: &Plan, step: Step) -> Result<Run, BackendError> {
+        let failed = |err: io::Error| broken(step, err);
+        let mut launcher = Launcher::start(&self.launcher).map_err(failed)?;
+        processes::remember(&plan.run, Role::Launcher, Some(launcher.pid)).map_err(failed)?;
+        let doors = plan.network.as_ref().map(|network| plantings(&network.ports));
+        let ground = Ground {
+            user: plan.user.uid,
+            group: plan.user.gid,
+            doors: doors.unwrap_or_default(),
+            session: plan.session.is_some(),
+        };
+        launcher.voice.say(&ground).await.map_err(failed)?;
+        if ground.doors.is_empty() {
+            return Ok(Run::Planted { launcher, sockets: Vec::new() });
+        }
+        match launcher.hear().await.map_err(failed)? {
+            Some((Report::Planted, sockets)) if sockets.len() == ground.doors.len() => {
+                Ok(Run::Planted { launcher, sockets })
+            }
+            other => Err(unexpected(step, other)),
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for Namespaces {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.groups.abilities()
+    }
+
+    /// A directory is an image; and the host's own programs are always there.
+    async fn has_image(&self, image: &str) -> bool {
+        image == HOST || Path::new(image).is_dir()
+    }
+
+    async fn build_image(&self, name: &str) -> Result<(), BackendError> {
+        let why = format!(
+            "`{name}` is not an image that can be made here: it is `{HOST}`, for this machine's own \
+             programs, or the directory of an unpacked one"
+        );
+        Err(broken(Step::BuildImage, anyhow::anyhow!(why)))
+    }
+
+    async fn host(&self) -> Result<IpAddr, BackendError> {
+        Ok(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    }
+
+    fn resources(&self, plan: &Plan) -> Vec<Resource> {
+        let names = Names::of(&plan.run);
+        let gateway = plan.network.as_ref().map(|_| Resource::Container(names.gateway));
+        gateway.into_iter().chain([Resource::Container(names.sandbox)]).collect()
+    }
+
+    async fn connect(&self, plan: &Plan) -> Result<Network, BackendError> {
+        let begun = self.begin(plan, Step::MakeNetwork).await?;
+        let name = Names::of(&plan.run).sandbox;
+        self.runs.lock().await.insert(name.clone(), begun);
+        Ok(Network { name, gateway: GATEWAY, sandbox: GATEWAY, doors: Doors::Planted })
+    }
+
+    async fn start_gateway(
+        &self,
+        plan: &Plan,
+        network: &Network,
+        files: &GatewayFiles,
+    ) -> Result<GatewayHandle, BackendError> {
+        let sockets = match self.runs.lock().await.get_mut(&network.name) {
+            Some(Run::Planted { sockets, .. }) => std::mem::take(sockets),
+            Some(Run::Made { .. } | Run::Running { .. }) | None => Vec::new(),
+        };
+        let plantings = plan.network.as_ref().map(|network| plantings(&network.ports));
+        let names = plantings.unwrap_or_default().into_iter().map(|planting| planting.name);
+        gateway::begin(&self.launcher, plan, files, names.collect(), sockets).await
+    }
+
+    async fn create(
+        &self,
+        plan: &Plan,
+        inside: &Inside,
+        network: Option<&Network>,
+    ) -> Result<Sandbox, BackendError> {
+        let failed = |err: io::Error| broken(Step::Create, err);
+        if !self.has_image(&plan.image).await {
+            let why = format!(
+                "there is no directory `{}`; an image is the directory of an unpacked one, or \
+                 `{HOST}`",
+                plan.image
+            );
+            return Err(broken(Step::FindImage, anyhow::anyhow!(why)));
+        }
+        let name = Names::of(&plan.run).sandbox;
+        let begun = self.runs.lock().await.remove(&name);
+        let begun = match begun {
+            Some(begun) => begun,
+            None => self.begin(plan, Step::Create).await?,
+        };
+        let Run::Planted { mut launcher, .. } = begun else {
+            return Err(failed(io::Error::other("there is one already")));
+        };
+        let entered = self.groups.make(&plan.run, &plan.limits).map_err(failed)?;
+        let order = layout::order(plan, inside, network, &self.groups, entered);
+        launcher.voice.say(&order).await.map_err(failed)?;
+        match launcher.hear().await.map_err(failed)? {
+            Some((Report::Streams, streams)) => {
+                let made = Run::Made { launcher, streams };
+                self.runs.lock().await.insert(name.clone(), made);
+                Ok(Sandbox { name })
+            }
+            other => Err(unexpected(Step::Create, other)),
+        }
+    }
+
+    async fn start(&self, _: &Plan, sandbox: &Sandbox) -> Result<Streams, BackendError> {
+        let failed = |err: io::Error| broken(Step::Start, err);
+        let made = self.runs.lock().await.remove(&sandbox.name);
+        let Some(Run::Made { mut launcher, streams }) = made else {
+            return Err(failed(io::Error::other("it was not made")));
+        };
+        match launcher.hear().await.map_err(failed)? {
+            Some((Report::Started { .. }, _)) => {}
+            other => return Err(unexpected(Step::Start, other)),
+        }
+        let (streams, terminal) = streams::streams(streams).map_err(failed)?;
+        let (tell, ended) = watch::channel(None);
+        let voice = launcher.voice.clone();
+        tokio::spawn(async move {
+            let code = match launcher.hear().await {
+                Ok(Some((Report::Ended { code }, _))) => code,
+                // It was killed, and took its sandbox along.
+                Ok(_) | Err(_) => KILLED,
+            };
+            tell.send_replace(Some(code));
+        });
+        let running = Run::Running { voice, terminal, ended };
+        self.runs.lock().await.insert(sandbox.name.clone(), running);
+        Ok(streams)
+    }
+
+    async fn resize(&self, sandbox: &Sandbox, size: TerminalSize) -> Result<(), BackendError> {
+        match self.runs.lock().await.get(&sandbox.name) {
+            Some(Run::Running { terminal: Some(terminal), .. }) => {
+                terminal.resize(size).map_err(|err| broken(Step::Attach, err))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    async fn kill(&self, sandbox: &Sandbox) -> Result<(), BackendError> {
+        let voice = match self.runs.lock().await.get(&sandbox.name) {
+            Some(Run::Running { voice, .. }) => Some(voice.clone()),
+            Some(Run::Made { launcher, .. } | Run::Planted { launcher, .. }) => {
+                Some(launcher.voice.clone())
+            }
+            None => None,
+        };
+        if let Some(voice) = voice {
+            voice.kill().await;
+        }
+        Ok(())
+    }
+
+    async fn ended(&self, sandbox: &Sandbox) -> Result<Ended, BackendError> {
+        let ended = match self.runs.lock().await.get(&sandbox.name) {
+            Some(Run::Running { ended, .. }) => Some(ended.clone()),
+            Some(_) | None => None,
+        };
+        let gone = || broken(Step::Wait, io::Error::other("there is no such sandbox"));
+        let mut ended = ended.ok_or_else(gone)?;
+        let code = *ended.wait_for(Option::is_some).await.map_err(|_| gone())?;
+        let run = run_of(&sandbox.name).ok_or_else(gone)?;
+        Ok(Ended {
+            code: code.unwrap_or(KILLED).into(),
+            oom_killed: self.groups.ran_out_of_memory(&run),
+        })
+    }
+
+    async fn stats(&self, run: &RunId) -> Result<Option<Stats>, BackendError> {
+        let alive = processes::alive(run, Role::Launcher);
+        Ok(alive.map(|launcher| stats::stats(&self.groups, run, launcher)))
+    }
+
+    async fn found(&self) -> Result<Vec<Found>, BackendError> {
+        let mut found: Vec<Found> = Vec::new();
+        let runtime = place::runtime(&place::environment);
+        for entry in fs::read_dir(&runtime).into_iter().flatten().flatten() {
+            let Some(Ok(run)) = entry.file_name().to_str().map(RunId::parse) else { continue };
+            let Ok(owner) = entry.metadata().map(|seen| seen.uid()) else { continue };
+            let names = Names::of(&run);
+            for (role, name) in [(Role::Gateway, names.gateway), (Role::Launcher, names.sandbox)] {
+                if processes::is_remembered(&run, role) {
+                    let running = processes::alive(&run, role).is_some();
+                    let resource = Resource::Container(name);
+                    found.push(Found { run: run.clone(), resource, owner, running });
+                }
+            }
+        }
+        for (run, owner) in self.groups.found() {
+            let resource = Resource::Container(Names::of(&run).sandbox);
+            if !found.iter().any(|known| known.resource == resource) {
+                found.push(Found { run, resource, owner, running: false });
+            }
+        }
+        Ok(found)
+    }
+
+    async fn remove(&self, resource: &Resource) -> Result<(), BackendError> {
+        let Resource::Container(name) = resource else { return Ok(()) };
+        let Some(run) = run_of(name) else { return Ok(()) };
+        let failed = |err: io::Error| broken(Step::Remove, err);
+        if *name == Names::of(&run).gateway {
+            return processes::end(&run, Role::Gateway).await.map_err(failed);
+        }
+        self.runs.lock().await.remove(name);
+        processes::end(&run, Role::Launcher).await.map_err(failed)?;
+        self.groups.remove(&run).map_err(failed)
+    }
+}
+
+/// Everything the gateway listens on, in the order it is planted.
+fn plantings(ports: &Ports) -> Vec<Planting> {
+    let planting = |name: &str, port, kind| Planting { name: name.to_owned(), port, kind };
+    vec![
+        planting("dns", ports.dns, Kind::Udp),
+        planting("dns", ports.dns, Kind::Tcp),
+        planting("http", ports.http, Kind::Tcp),
+        planting("https", ports.https, Kind::Tcp),
+        planting("proxy", ports.proxy, Kind::Tcp),
+        planting("socks", ports.socks, Kind::Tcp),
+    ]
+}
+
+/// The run whose sandbox or gateway is called this.
+fn run_of(name: &str) -> Option<RunId> {
+    let run = name.strip_prefix("sluice-")?;
+    RunId::parse(run.strip_suffix("-gateway").unwrap_or(run)).ok()
+}
+
+fn unexpected(step: Step, said: Option<(Report, Vec<OwnedFd>)>) -> BackendError {
+    let why = match said {
+        Some((Report::Failed { step, why }, _)) => format!("cannot {step}: {why}"),
+        Some((other, _)) => format!("the launcher said {other:?}"),
+        None => "the launcher is gone".to_owned(),
+    };
+    broken(step, anyhow::anyhow!(why))
+}
+
+fn broken(step: Step, why: impl Into<anyhow::Error>) -> BackendError {
+    BackendError { backend: NAME, step, source: why.into() }
+}
+
+const NAME: &str = "namespaces";
+/// The image that is this machine's own programs.
+pub const HOST: &str = "host";
+/// What every name is answered with. Any address would do, since all lead to the
+/// gateway; this one is set aside for tests of networks (RFC 2544), so no program
+/// has a reason to avoid it.
+const GATEWAY: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+const KILLED: i32 = 137;
