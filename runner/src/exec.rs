@@ -13,6 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time;
 
 use crate::backend::{Backend, BackendError, Chunk, Ended, Sandbox, Side, Streams};
+use crate::disk::Watch;
 use crate::init::wire::Order;
 use crate::link::{Hearing, Speaking};
 use crate::outcome::{Seen, Stopped, Usage};
@@ -25,17 +26,26 @@ pub trait Tap {
     fn resized(&mut self, size: crate::backend::TerminalSize);
 }
 
+/// A sandbox whose first process was told to go, and what looks after its disk.
+#[derive(Debug)]
+pub struct Started {
+    pub sandbox: Sandbox,
+    pub streams: Streams,
+    pub link: (Hearing, Speaking),
+    pub watch: Watch,
+}
+
 /// Passes everything through until the sandbox has ended. With `keep_stdout`
 /// our own result goes there, and what the command prints goes to stderr.
 pub async fn exec(
     plan: &Plan,
     backend: &dyn Backend,
-    sandbox: &Sandbox,
-    streams: Streams,
-    (mut hearing, mut speaking): (Hearing, Speaking),
+    started: Started,
     tap: &mut dyn Tap,
     keep_stdout: bool,
 ) -> Result<Seen, BackendError> {
+    let Started { sandbox, streams, link: (mut hearing, mut speaking), mut watch } = started;
+    let sandbox = &sandbox;
     let begun = Instant::now();
     let mut signals = Signals::listen();
     let Streams { input, mut output } = streams;
@@ -95,6 +105,12 @@ pub async fn exec(
                     }
                 }
             },
+            full = watch.full(), if seen.stopped.is_none() => {
+                seen.stopped = Some(Stopped::Disk { place: plan.workspace.target, full });
+                // From inside, which is at once; then as always.
+                speaking.order(Order::Kill).await;
+                kill(backend, sandbox, &mut output).await?;
+            }
             () = &mut overdue, if ended.is_none() && seen.stopped != Some(Stopped::Overdue) => {
                 seen.stopped = Some(Stopped::Overdue);
                 kill(backend, sandbox, &mut output).await?;

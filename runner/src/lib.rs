@@ -16,6 +16,7 @@ pub mod cli;
 pub mod completions;
 pub mod config;
 pub mod console;
+pub mod disk;
 pub mod evidence;
 pub mod exec;
 pub mod exit;

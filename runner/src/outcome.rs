@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::disk::Full;
 use crate::init::wire::End;
 
 /// Why the command is no longer running.
@@ -74,6 +75,11 @@ pub enum Stopped {
     Cancelled {
         signal: u8,
     },
+    /// It wrote more into this place than it may.
+    Disk {
+        place: &'static str,
+        full: Full,
+    },
     Output {
         limit: u64,
     },
@@ -84,6 +90,9 @@ pub enum Stopped {
 /// Names the reason.
 pub fn judge(seen: &Seen) -> Outcome {
     match seen.stopped {
+        Some(Stopped::Disk { place, full }) => {
+            return Outcome::Disk { full: written_full(place, full), code: 137 };
+        }
         Some(Stopped::Output { limit }) => return Outcome::Output { limit },
         Some(Stopped::Overdue) => return Outcome::Timeout,
         Some(Stopped::Cancelled { .. }) | None => {}
@@ -115,6 +124,16 @@ pub fn judge(seen: &Seen) -> Outcome {
     match &seen.full {
         Some(full) if code != 0 => Outcome::Disk { full: full.clone(), code },
         Some(_) | None => Outcome::Exited { code },
+    }
+}
+
+/// What is full, and of what.
+fn written_full(place: &str, full: Full) -> String {
+    match full {
+        Full::Bytes => place.to_owned(),
+        Full::Deep => format!("{place} (nested too deep to be measured)"),
+        Full::Files => format!("{place} (number of files)"),
+        Full::Host => format!("the disk under {place}"),
     }
 }
 
@@ -250,6 +269,22 @@ mod tests {
         too_much_output_is_named_whatever_the_code,
         Seen { stopped: Some(Stopped::Output { limit: 5 }), ..ended(End::Signaled(9)) },
         "137 output: it printed more than 5 bytes"
+    );
+    outcome!(
+        writing_too_much_is_disk_whatever_the_code,
+        Seen {
+            stopped: Some(Stopped::Disk { place: "/workspace", full: Full::Bytes }),
+            ..ended(End::Signaled(9))
+        },
+        "137 disk: /workspace is full; it ended with code 137"
+    );
+    outcome!(
+        too_many_files_are_named,
+        Seen {
+            stopped: Some(Stopped::Disk { place: "/workspace", full: Full::Files }),
+            ..Seen::default()
+        },
+        "137 disk: /workspace (number of files) is full; it ended with code 137"
     );
     outcome!(
         silence_is_lost_not_success,

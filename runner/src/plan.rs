@@ -15,11 +15,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use certs::variables::{self, Places, Proxy};
-use policies::{MountMode, Policy, Workspace};
+use policies::{MountMode, Policy, RelativePath, Workspace};
 use serde::{Serialize, Serializer};
 
 use crate::backend::{Abilities, Ability};
+use crate::launch::idmap::Swap;
+use crate::policy::files::Opened;
 use crate::request::Request;
+pub(crate) use limits::files_in;
 pub use limits::{Limits, Machine};
 pub use run_id::{NotARun, RunId};
 pub use show::Shown;
@@ -97,8 +100,17 @@ pub struct WorkspacePlan {
     pub deny: Vec<String>,
     /// Globs of files collected when the run ends.
     pub artifacts: Vec<String>,
-    /// Who owns what the run writes.
+    /// Who owns the project and what the run writes there, on disk. Another than
+    /// the sandbox's user appears to it as that user.
     pub owner: UserIds,
+}
+
+impl WorkspacePlan {
+    /// Under whom the project appears, if that is another than on disk.
+    pub fn swap(&self, user: UserIds) -> Option<Swap> {
+        let differs = self.source.is_some() && self.owner != user;
+        differs.then_some(Swap { disk: self.owner, shown: user })
+    }
 }
 
 /// A further directory of the host.
@@ -189,10 +201,10 @@ pub fn plan(
             mode,
             source,
             target: WORKSPACE,
-            protect: policy.fs.protect.iter().map(|path| path.as_str().to_owned()).collect(),
+            protect: protect(request, policy),
             deny: policy.fs.deny.iter().map(|glob| glob.as_str().to_owned()).collect(),
             artifacts: policy.fs.artifacts.iter().map(|glob| glob.as_str().to_owned()).collect(),
-            owner: user,
+            owner: request.owner,
         },
         mounts: mounts(request, policy),
         tmpfs: tmpfs(&limits),
@@ -235,6 +247,18 @@ fn unenforced(
         unenforced.push(limit);
     }
     Ok(unenforced)
+}
+
+/// What the policy names, and the policy: who may write to the rules of the next
+/// run has none.
+fn protect(request: &Request, policy: &Policy) -> Vec<String> {
+    let inside = |file: &Opened| {
+        let path = file.path.strip_prefix(&request.workspace).ok()?.to_str()?;
+        RelativePath::parse(path).ok()
+    };
+    let mut protect = policy.fs.protect.clone();
+    protect.extend(request.files.values().filter_map(inside));
+    protect.iter().map(|path| path.as_str().to_owned()).collect()
 }
 
 fn mounts(request: &Request, policy: &Policy) -> Vec<MountPlan> {

@@ -64,6 +64,9 @@ fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
             |m| at_most(m, limits.open_files),
         ),
     ];
+    if plan.workspace.source.is_some() {
+        findings.push(is("the workspace is the project", "workspace", "there"));
+    }
     // What nobody can keep here is said in the plan, and is nothing to measure.
     let is_kept = |limit: &str| !plan.unenforced.contains(&limit);
     if is_kept("memory") {
@@ -149,6 +152,7 @@ mod tests {
             ("engine_socket", "none"),
             ("kernel_settings", "closed"),
             ("sysrq", "closed"),
+            ("workspace", "there"),
             ("memory_limit", "2147483648"),
             ("pids_limit", "512"),
             ("cpu_quota", "200000 100000"),

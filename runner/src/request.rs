@@ -36,6 +36,8 @@ pub struct Request {
     /// How the project appears, where that is stricter than the policy.
     pub mode: Option<Workspace>,
     pub user: UserIds,
+    /// Who owns the project's files on disk; appears as that user in the sandbox.
+    pub owner: UserIds,
     /// Limits where neither the policy nor a flag sets one.
     pub defaults: ProcLimits,
     /// Variables that a person chose for the command.

@@ -17,10 +17,10 @@ use gateway::control::Client;
 use jiff::Timestamp;
 use tokio::time;
 
-use crate::backend::{Backend, BackendError, GatewayHandle, Sandbox, Streams};
-use crate::exec::exec;
+use crate::backend::{Backend, BackendError, GatewayHandle};
+use crate::exec::{Started, exec};
 use crate::init::wire::Order;
-use crate::link::{Hearing, LinkError, Listening, Speaking};
+use crate::link::{LinkError, Listening};
 use crate::outcome::{Outcome, Seen, judge};
 use crate::plan::Plan;
 use crate::probe::{self, Finding, Isolated};
@@ -86,6 +86,7 @@ async fn carry_out(
         let certificate = certificate(prepared, gateway).await?;
         inside.trust = Some(prepared.trust(&certificate, understood)?);
     }
+    let watch = prepared.watch(plan);
     let listening = Listening::at(&inside.socket).map_err(LinkError::from)?;
     let sandbox = backend.create(plan, &inside, network.as_ref()).await?;
     let streams = backend.start(plan, &sandbox).await?;
@@ -96,7 +97,8 @@ async fn carry_out(
     *findings = found;
     let isolated =
         isolated.ok_or_else(|| RunError::NotIsolated { shortfalls: shortfalls(findings) })?;
-    let started = Started { sandbox, streams, link: (hearing, speaking) };
+    prepared.let_go();
+    let started = Started { sandbox, streams, link: (hearing, speaking), watch };
     let keep_stdout = understood.request.keep_stdout;
     let seen = go(isolated, plan, backend, prepared, started, keep_stdout).await?;
 
@@ -106,34 +108,24 @@ async fn carry_out(
     Ok(Done { outcome: judge(&seen), seen })
 }
 
-/// A sandbox whose first process waits for a word.
-struct Started {
-    sandbox: Sandbox,
-    streams: Streams,
-    link: (Hearing, Speaking),
-}
-
 /// Lets the command run, in a sandbox that is as strong as planned.
 async fn go(
     _isolated: Isolated,
     plan: &Plan,
     backend: &dyn Backend,
     prepared: &Prepared,
-    started: Started,
+    mut started: Started,
     keep_stdout: bool,
 ) -> Result<Seen, RunError> {
-    let Started { sandbox, streams, link: (hearing, mut speaking) } = started;
     let mut recorder = Recorder::begin(plan, &prepared.evidence).map_err(RunError::Transcript)?;
     // As it was again when the command has ended.
     let _raw = if plan.tty { terminal::Raw::enter().ok() } else { None };
     if let Some(size) = terminal::size().filter(|_| plan.tty) {
         // A terminal of the wrong size is no reason not to start.
-        drop(backend.resize(&sandbox, size).await);
+        drop(backend.resize(&started.sandbox, size).await);
     }
-    speaking.order(Order::Go).await;
-    let seen =
-        exec(plan, backend, &sandbox, streams, (hearing, speaking), &mut recorder, keep_stdout)
-            .await?;
+    started.link.1.order(Order::Go).await;
+    let seen = exec(plan, backend, started, &mut recorder, keep_stdout).await?;
     recorder.end(judge(&seen).code()).map_err(RunError::Transcript)?;
     Ok(seen)
 }

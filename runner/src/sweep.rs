@@ -21,6 +21,7 @@ use crate::exit::{Exit, Failure};
 use crate::place;
 use crate::plan::RunId;
 use crate::teardown::{Resource, remove};
+use crate::workspace::removal::remove_folder;
 
 /// Remove what runs left that were killed.
 #[derive(Debug, Args)]
@@ -107,7 +108,7 @@ fn remove_beginnings(runtime: &Path) {
         let old = matches!(age, Ok(Ok(age)) if age > LONGEST_BEGINNING);
         if begun && old && !is_held(&entry.path()) {
             // The next sweep tries again.
-            drop(fs::remove_dir_all(entry.path()));
+            drop(remove_folder(&entry.path()));
         }
     }
 }

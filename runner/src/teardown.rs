@@ -5,11 +5,10 @@
 //! one harmless removal; the other order would cost a leaked network.
 
 use std::fmt;
-use std::fs;
-use std::io;
 use std::path::PathBuf;
 
 use crate::backend::Backend;
+use crate::workspace::removal::remove_folder;
 
 /// The things one run has made, in the order it made them.
 #[derive(Debug, Default)]
@@ -21,7 +20,8 @@ pub struct Teardown {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Resource {
     Container(String),
-    /// A folder of ours on the host, with what is in it.
+    /// A folder of ours on the host, with what is in it; what is mounted there
+    /// is unmounted.
     Folder(PathBuf),
     Network(String),
     Volume(String),
@@ -55,10 +55,7 @@ impl Teardown {
 /// Removes one thing; absent already counts as removed.
 pub async fn remove(resource: &Resource, backend: &dyn Backend) -> Result<(), String> {
     match resource {
-        Resource::Folder(path) => match fs::remove_dir_all(path) {
-            Err(err) if err.kind() != io::ErrorKind::NotFound => Err(err.to_string()),
-            Ok(()) | Err(_) => Ok(()),
-        },
+        Resource::Folder(path) => remove_folder(path).map_err(|err| err.to_string()),
         Resource::Container(_) | Resource::Network(_) | Resource::Volume(_) => {
             backend.remove(resource).await.map_err(|err| format!("{:#}", anyhow::Error::new(err)))
         }

@@ -20,6 +20,7 @@ fn people() -> Vec<Person> {
         sluice: env!("CARGO_BIN_EXE_sluice-under-test"),
         init: env!("CARGO_BIN_EXE_sluice-init-under-test"),
         gateway: env!("CARGO_BIN_EXE_sluice-gateway-under-test"),
+        launch: env!("CARGO_BIN_EXE_sluice-launch-under-test"),
     };
     Person::everywhere(programs)
 }

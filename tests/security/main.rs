@@ -15,6 +15,7 @@
 mod addresses;
 mod contacted;
 mod control;
+mod files;
 mod framing;
 mod names;
 mod noise;

@@ -22,6 +22,7 @@ pub struct Programs {
     pub sluice: &'static str,
     pub init: &'static str,
     pub gateway: &'static str,
+    pub launch: &'static str,
 }
 
 /// A person with a project, and `sluice` on one backend.
@@ -146,6 +147,12 @@ impl Person {
         Running { child, home: self.home.path().to_owned() }
     }
 
+    /// `sluice` with these arguments, not waited for.
+    pub fn start(&self, arguments: &[&str]) -> Running {
+        let child = self.command(arguments).spawn().unwrap();
+        Running { child, home: self.home.path().to_owned() }
+    }
+
     /// A policy in a file of its own.
     pub fn policy(&self, text: &str) -> String {
         let path = self.home.path().join("policy.yaml");
@@ -174,6 +181,7 @@ impl Person {
             .env("XDG_STATE_HOME", self.home.path().join("state"))
             .env("SLUICE_INIT_PROGRAM", self.programs.init)
             .env("SLUICE_GATEWAY_PROGRAM", self.programs.gateway)
+            .env("SLUICE_LAUNCH_PROGRAM", self.programs.launch)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

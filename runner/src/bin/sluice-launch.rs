@@ -9,6 +9,7 @@ fn main() -> ExitCode {
     let word = std::env::args().nth(1).unwrap_or_default();
     match word.as_str() {
         "gateway" => runner::launch::gateway::main(),
+        "idmap" => runner::launch::idmap::main(),
         "sandbox" => runner::launch::sandbox::main(),
         _ => ExitCode::from(runner::launch::USAGE),
     }

@@ -39,6 +39,7 @@ pub fn before() -> Vec<Report> {
         fact("engine_socket", engine_socket()),
         fact("kernel_settings", writable("/proc/sys/kernel/core_pattern")),
         fact("sysrq", writable("/proc/sysrq-trigger")),
+        fact("workspace", workspace(Path::new("/workspace"))),
     ];
     facts.extend([
         fact("memory_limit", cgroup("memory", "memory.limit_in_bytes", "memory.max")),
@@ -153,6 +154,20 @@ fn writable(path: &str) -> String {
     match fs::OpenOptions::new().write(true).open(path) {
         Ok(_) => "writable".to_owned(),
         Err(_) => "closed".to_owned(),
+    }
+}
+
+/// A file that says: what should be mounted here is not.
+///
+/// It lies below the mount of a project that is shown under another owner. Who
+/// sees it looks at an empty folder and would take that for the project.
+pub const NOTHING_MOUNTED: &str = ".sluice-nothing-is-mounted-here";
+
+fn workspace(at: &Path) -> String {
+    match fs::symlink_metadata(at.join(NOTHING_MOUNTED)) {
+        Ok(_) => "missing".into(),
+        Err(_) if at.is_dir() => "there".into(),
+        Err(_) => "none".into(),
     }
 }
 

@@ -3,11 +3,11 @@
 //! To enter a namespace, to give up a privilege, to fork: each of them is for a
 //! process with one thread, and the runner has several. So there is a small
 //! program that has one, and one file here for each word it understands:
-//! [`sandbox`] and [`gateway`]. The walls of a sandbox are a list, in `confine`.
+//! [`sandbox`], [`gateway`] and [`idmap`]. The walls of a sandbox are a list, in `confine`.
 //!
 //! This is the only folder with `unsafe`: some system calls have no safe
-//! wrapper, because they change the process that asks. They stand in `kernel`,
-//! and each block says why what it does is sound.
+//! wrapper, because they change the process that asks. They stand in `kernel`
+//! and `idmap`, and each block says why what it does is sound.
 
 #![allow(unsafe_code, reason = "system calls without a safe wrapper, each with its reason")]
 
@@ -15,6 +15,7 @@ mod confine;
 mod filter;
 pub mod forbidden;
 pub mod gateway;
+pub mod idmap;
 mod kernel;
 mod mounts;
 mod network;

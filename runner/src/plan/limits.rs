@@ -17,7 +17,7 @@ pub struct Limits {
     pub memory: u64,
     /// Processes and threads.
     pub pids: u32,
-    /// Bytes in any one place that the run may write to.
+    /// Bytes in any one place that the run may write to, all files together.
     pub disk: u64,
     /// Wall clock of the command.
     #[serde(rename = "timeout_seconds", serialize_with = "seconds")]
@@ -53,6 +53,12 @@ impl Machine {
 }
 
 impl Limits {
+    /// Files and directories in any one place that the run may write to: as many
+    /// as there are blocks of the usual size.
+    pub fn files(&self) -> u64 {
+        files_in(self.disk)
+    }
+
     pub(super) fn choose(policy: &ProcLimits, defaults: &ProcLimits, machine: &Machine) -> Self {
         let cpus = policy.cpus.or(defaults.cpus).map_or(CPU_MILLIS, |cpus| cpus.millis());
         let bytes = |policy: Option<Size>, configured: Option<Size>, usual: u64| {
@@ -70,6 +76,11 @@ impl Limits {
             open_files: OPEN_FILES.min(machine.open_files),
         }
     }
+}
+
+/// How many files belong to so many bytes.
+pub(crate) fn files_in(bytes: u64) -> u64 {
+    (bytes / 4096).max(1024)
 }
 
 pub(super) fn seconds<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use policies::{Cpus, Size, Span, Workspace};
 
 use super::{Plan, name_of};
+use crate::launch::idmap::Swap;
 use crate::shown::Shown as Harmless;
 
 /// A plan, a line a decision.
@@ -37,6 +38,16 @@ impl fmt::Display for Shown<'_> {
                     format_args!("{} at {}", Harmless(&source), workspace.target),
                 )?;
                 line(f, "", format_args!("{}: {meaning}", name_of(workspace.mode)))?;
+                if let Some(Swap { disk, shown }) = workspace.swap(plan.user) {
+                    line(
+                        f,
+                        "",
+                        format_args!(
+                            "files of {}:{} appear as those of {}:{}",
+                            disk.uid, disk.gid, shown.uid, shown.gid
+                        ),
+                    )?;
+                }
                 line(f, "", format_args!("read-only: {}", workspace.protect.join(" ")))?;
                 if !workspace.deny.is_empty() {
                     line(f, "", format_args!("hidden: {}", workspace.deny.join(" ")))?;

@@ -22,6 +22,7 @@ pub(crate) fn request() -> Request {
         workspace: PathBuf::from("/home/kim/widgets"),
         mode: None,
         user: UserIds { uid: 1500, gid: 1500 },
+        owner: UserIds { uid: 1500, gid: 1500 },
         defaults: ProcLimits::default(),
         environment: Vec::new(),
         runs: PathBuf::from("/home/kim/.local/state/sluice/runs"),

@@ -2,7 +2,6 @@
 
 use std::io::IsTerminal as _;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
@@ -14,8 +13,8 @@ use super::{BackendKind, Request, Understood};
 use crate::config::Config;
 use crate::exit::Failure;
 use crate::place::{self, Variable};
-use crate::plan::UserIds;
 use crate::settings::Upstream;
+use crate::workspace::owners::{Owners, owners};
 
 /// Run a command in a sandbox. Its exit code is the command's.
 #[derive(Clone, Debug, Args)]
@@ -177,12 +176,12 @@ impl RunFlags {
                 from_flags(&wanted)?
             }
         };
-        let user = user_for(&workspace);
-        let is_seen = self.mode.as_deref() != Some("none");
-        if is_seen && rustix::process::geteuid().is_root() && owner_of(&workspace) == Some(0) {
+        let Owners { user, disk: owner, strangers } = owners(&workspace, variable);
+        if let Some(why) = strangers.filter(|_| self.mode.as_deref() != Some("none")) {
             notes.push(format!(
                 "the project belongs to root, and nothing in a sandbox is root: user {} can \
-                 change what everybody can, and make new files",
+                 change what everybody can, and make new files; it cannot appear as the owner \
+                 here: {why}",
                 user.uid
             ));
         }
@@ -194,6 +193,7 @@ impl RunFlags {
             backend: self.backend.or(config.backend).unwrap_or_default(),
             image: self.image.clone().or_else(|| config.image.clone()),
             user,
+            owner,
             workspace,
             mode: self.mode.as_deref().and_then(mode),
             defaults: config.limits.clone(),
@@ -237,26 +237,6 @@ fn pin(written: &str) -> Result<(String, String), String> {
     let name = HostName::parse(name).map_err(|err| err.to_string())?;
     let is_address = address.parse::<IpAddr>().is_ok() || address.parse::<SocketAddr>().is_ok();
     if is_address { Ok((name.as_str().to_owned(), address.to_owned())) } else { Err(wrong()) }
-}
-
-/// The caller, unless that is root: then whoever owns the project, unless that
-/// is root too. Nothing in a sandbox is ever root.
-fn user_for(workspace: &Path) -> UserIds {
-    let caller = UserIds {
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
-    };
-    if caller.uid != 0 {
-        return caller;
-    }
-    match workspace.metadata() {
-        Ok(owner) if owner.uid() != 0 => UserIds { uid: owner.uid(), gid: owner.gid() },
-        Ok(_) | Err(_) => UserIds { uid: 1000, gid: 1000 },
-    }
-}
-
-fn owner_of(workspace: &Path) -> Option<u32> {
-    workspace.metadata().ok().map(|found| found.uid())
 }
 
 fn environment(

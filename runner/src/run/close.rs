@@ -6,7 +6,7 @@
 
 use policies::FileGlob;
 
-use super::prepare::Prepared;
+use super::prepare::{Prepared, protect};
 use super::record::Chain;
 use super::{Record, Report};
 use crate::evidence::ArtifactLimits;
@@ -28,7 +28,7 @@ pub(super) fn close(
         }
     };
     had("policy", policy(understood, prepared));
-    had("changes", changes(understood, prepared, report));
+    had("changes", changes(plan, understood, prepared, report));
     had("artifacts", artifacts(&understood.policy.fs.artifacts, prepared));
     let record = Record::new(plan, report);
     had("record", prepared.evidence.write_run(&record).map_err(|err| in_words(&err)));
@@ -48,17 +48,21 @@ fn policy(understood: &Understood, prepared: &Prepared) -> Result<(), String> {
     prepared.evidence.write_policy(&text).map_err(|err| in_words(&err))
 }
 
-fn changes(understood: &Understood, prepared: &Prepared, report: &Report) -> Result<(), String> {
+fn changes(
+    plan: &Plan,
+    understood: &Understood,
+    prepared: &Prepared,
+    report: &Report,
+) -> Result<(), String> {
     let Some(workspace) = &prepared.workspace else { return Ok(()) };
     let Some(overlay) = &workspace.overlay else { return Ok(()) };
-    let fs = &understood.policy.fs;
     let overlaid = Overlaid {
         project: &workspace.root,
         upper: &overlay.upper,
         marks: Marks::User,
         started: report.begun,
-        protect: &fs.protect,
-        deny: &fs.deny,
+        protect: &protect(plan),
+        deny: &understood.policy.fs.deny,
     };
     let changes = workspace::changes(&overlaid, &ChangeLimits::default());
     let changes = changes.map_err(|err| in_words(&err))?;

@@ -3,24 +3,29 @@
 //! All of it is in one folder that only the caller can enter, and that goes with
 //! the run. The project itself is prepared by [`crate::workspace`].
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown};
+use std::path::{Component, Path, PathBuf};
 
-use policies::Workspace;
+use policies::{RelativePath, Workspace};
+use rustix::fs::FileType;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 
 use crate::backend::{GatewayFiles, Inside, Masked, Network, WorkspaceMount};
+use crate::disk::{Watch, Watched};
 use crate::evidence::{FolderError, RunFolder};
 use crate::image::program;
 use crate::place;
-use crate::plan::Plan;
+use crate::plan::{MountPlan, Plan, UserIds};
 use crate::request::Understood;
 use crate::settings;
 use crate::sweep::{self, Held};
-use crate::workspace::{self, Project};
+use crate::workspace::tree::Directory;
+use crate::workspace::{self, Project, Shown, TreePath, mounts};
 
 /// What was made ready.
 #[derive(Debug)]
@@ -64,7 +69,8 @@ pub(super) fn prepare(plan: &Plan, understood: &Understood) -> Result<Prepared, 
     let evidence = RunFolder::create(&understood.request.runs, plan.run.as_str())?;
     let find =
         |name, by| program::find(name, by, &place::environment).map_err(PrepareError::Program);
-    let workspace = project(plan, understood, &evidence)?;
+    mounts_are_plain(plan)?;
+    let workspace = project(plan, understood, &folder, &evidence)?;
     let mut inside = Inside {
         init: find("sluice-init", "SLUICE_INIT_PROGRAM")?,
         socket: folder.join("runner.sock"),
@@ -98,6 +104,13 @@ pub(super) fn prepare(plan: &Plan, understood: &Understood) -> Result<Prepared, 
 /// sweep that found it before would take it for what a crash left.
 fn begin(folder: &Path) -> Result<Held, PrepareError> {
     let new = sweep::beginning_of(folder);
+    let runtime = folder.parent().unwrap_or(folder);
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(runtime)
+        .map_err(failed("make", runtime))?;
+    nobody_elses(runtime)?;
     private(&new)?;
     let held = sweep::hold(&new).map_err(failed("hold", &new))?;
     fs::rename(&new, folder).map_err(failed("name", folder))?;
@@ -121,6 +134,24 @@ pub(super) fn tell_gateway(
 }
 
 impl Prepared {
+    /// Unmounts what had to be there for making the sandbox; from now on it has
+    /// its own. What cannot go now goes with the folder.
+    pub(super) fn let_go(&self) {
+        drop(mounts::unmount_below(&self.folder));
+    }
+
+    /// Looks after what the run writes to the project.
+    pub(super) fn watch(&self, plan: &Plan) -> Watch {
+        let Some(workspace) = &self.workspace else { return Watch::nothing() };
+        match (&workspace.overlay, plan.workspace.mode) {
+            (Some(overlay), _) => Watch::over(Watched::new(&overlay.upper, &plan.limits, false)),
+            (None, Workspace::Direct) => {
+                Watch::over(Watched::new(&workspace.root, &plan.limits, true))
+            }
+            (None, _) => Watch::nothing(),
+        }
+    }
+
     /// Where the gateway is asked.
     pub(super) fn control(&self) -> PathBuf {
         self.folder.join("control").join("control.sock")
@@ -145,19 +176,54 @@ impl Prepared {
 fn project(
     plan: &Plan,
     understood: &Understood,
+    folder: &Path,
     evidence: &RunFolder,
 ) -> Result<Option<workspace::Prepared>, PrepareError> {
     let Some(root) = &plan.workspace.source else { return Ok(None) };
-    let fs = &understood.policy.fs;
-    let owner = plan.workspace.owner;
+    let UserIds { uid, gid } = plan.user;
+    let at = folder.join("project");
+    let shown = plan.workspace.swap(plan.user).map(|swap| Shown { at: &at, swap });
     let project = Project {
         root,
         mode: plan.workspace.mode,
-        protect: &fs.protect,
-        deny: &fs.deny,
-        owner: Some((owner.uid, owner.gid)),
+        protect: &protect(plan),
+        deny: &understood.policy.fs.deny,
+        owner: Some((uid, gid)),
+        shown,
     };
     Ok(Some(workspace::prepare(&project, evidence.scratch())?))
+}
+
+/// What is read-only in every mode, as planned.
+pub(super) fn protect(plan: &Plan) -> BTreeSet<RelativePath> {
+    let written = plan.workspace.protect.iter();
+    written.filter_map(|path| RelativePath::parse(path).ok()).collect()
+}
+
+/// Refuses a mount whose way leads through a link in the project. What a run may
+/// write could choose there what of the host the next one sees.
+fn mounts_are_plain(plan: &Plan) -> Result<(), PrepareError> {
+    let Some(root) = &plan.workspace.source else { return Ok(()) };
+    for MountPlan { source, .. } in &plan.mounts {
+        // `a/../b` is `b` only where `a` is no link.
+        let parts = source.components();
+        let is_plain = parts.clone().all(|part| part != Component::ParentDir);
+        let Ok(inside) = source.strip_prefix(root) else { continue };
+        let way = TreePath::parse(inside.as_os_str().as_bytes()).ok().filter(|_| is_plain);
+        let found = match way {
+            None => Err(io::Error::other("it is written with `..`")),
+            Some(way) => Directory::open(root).and_then(|root| root.look_at(&way)),
+        };
+        match found {
+            Ok(Some(seen)) if seen.kind() != FileType::Symlink => {}
+            Ok(_) => {
+                let why = io::Error::other("it is not there, or a link in the project leads there");
+                return Err(failed("mount", source)(why));
+            }
+            Err(why) => return Err(failed("mount", source)(why)),
+        }
+    }
+    Ok(())
 }
 
 fn put_inside(inside: &mut Inside, plan: &Plan, workspace: &workspace::Prepared) {
@@ -168,13 +234,13 @@ fn put_inside(inside: &mut Inside, plan: &Plan, workspace: &workspace::Prepared)
     inside.workspace = match (&workspace.overlay, plan.workspace.mode) {
         (Some(overlay), _) => WorkspaceMount::Overlay { options: overlay.options() },
         (None, mode) => WorkspaceMount::Bind {
-            source: workspace.root.clone(),
+            source: workspace.source.clone(),
             read_only: mode != Workspace::Direct,
         },
     };
     let protected = workspace.protected.iter();
-    inside.protected =
-        protected.map(|place| (workspace.root.join(place.path.to_path()), target(place))).collect();
+    let source = |place: &workspace::Place| workspace.source.join(place.path.to_path());
+    inside.protected = protected.map(|place| (source(place), target(place))).collect();
     // An overlay hides them by itself.
     if workspace.overlay.is_none() {
         let masked = workspace.masked.iter().map(|place| Masked {
@@ -191,6 +257,18 @@ fn put_inside(inside: &mut Inside, plan: &Plan, workspace: &workspace::Prepared)
 fn private(path: &Path) -> Result<(), PrepareError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("make", path))?;
     fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(failed("close", path))
+}
+
+/// In a directory that everybody writes to, somebody may have been here before us
+/// and would choose what our folder is.
+fn nobody_elses(runtime: &Path) -> Result<(), PrepareError> {
+    let found = fs::symlink_metadata(runtime).map_err(failed("look at", runtime))?;
+    let ours = found.uid() == rustix::process::geteuid().as_raw();
+    if found.is_dir() && ours && found.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    let why = io::Error::other("it is not ours alone; remove it, or set XDG_RUNTIME_DIR");
+    Err(failed("use", runtime)(why))
 }
 
 /// Only root can, and only root needs to.

@@ -15,14 +15,21 @@ use rustix::io::Errno;
 use super::path::TreePath;
 use super::prepare::Place;
 use super::tree::{Directory, Seen};
+use crate::launch::idmap::Swap;
+use crate::plan::UserIds;
 
 /// Writes the layer for `masked` into the empty directory `layer`.
-pub(super) fn write(tree: &Directory, masked: &[Place], layer: &Path) -> io::Result<()> {
+pub(super) fn write<'p>(
+    tree: &Directory,
+    masked: impl Iterator<Item = &'p Place>,
+    layer: &Path,
+    swap: Option<Swap>,
+) -> io::Result<()> {
     let layer = Directory::open(layer)?;
-    look_like(&layer, &tree.itself()?)?;
+    look_like(&layer, &tree.itself()?, swap)?;
     for Place { path, .. } in masked {
         let Some(name) = path.name() else { continue };
-        let parent = way_to(tree, &layer, path)?;
+        let parent = way_to(tree, &layer, path, swap)?;
         match rustix::fs::mknodat(&parent, name, FileType::CharacterDevice, Mode::empty(), 0) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(err) => return Err(err.into()),
@@ -32,7 +39,12 @@ pub(super) fn write(tree: &Directory, masked: &[Place], layer: &Path) -> io::Res
 }
 
 /// Makes the directories above `path` in the layer.
-fn way_to(tree: &Directory, layer: &Directory, path: &TreePath) -> io::Result<Directory> {
+fn way_to(
+    tree: &Directory,
+    layer: &Directory,
+    path: &TreePath,
+    swap: Option<Swap>,
+) -> io::Result<Directory> {
     let above = path.parent().unwrap_or_default();
     let mut real = tree.at(&TreePath::ROOT)?;
     let mut made = layer.at(&TreePath::ROOT)?;
@@ -41,7 +53,7 @@ fn way_to(tree: &Directory, layer: &Directory, path: &TreePath) -> io::Result<Di
         match rustix::fs::mkdirat(&made, part, Mode::RWXU) {
             Ok(()) => {
                 made = made.child(part)?;
-                look_like(&made, &real.itself()?)?;
+                look_like(&made, &real.itself()?, swap)?;
             }
             Err(Errno::EXIST) => made = made.child(part)?,
             Err(err) => return Err(err.into()),
@@ -50,9 +62,12 @@ fn way_to(tree: &Directory, layer: &Directory, path: &TreePath) -> io::Result<Di
     Ok(made)
 }
 
-fn look_like(made: &Directory, real: &Seen) -> io::Result<()> {
+/// The project may appear under another owner than it has; so do we then.
+fn look_like(made: &Directory, real: &Seen, swap: Option<Swap>) -> io::Result<()> {
     if rustix::process::geteuid().is_root() {
         let (uid, gid) = real.owner();
+        let owner = UserIds { uid, gid };
+        let UserIds { uid, gid } = swap.map_or(owner, |swap| swap.shown(owner));
         rustix::fs::fchown(made.as_fd(), Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
     }
     // We still have to write into it.

@@ -16,20 +16,24 @@ pub mod diff;
 mod highlights;
 mod marks;
 mod masks;
+pub mod mounts;
 mod node;
+pub mod owners;
 pub mod patch;
 mod path;
+mod pattern;
 mod prepare;
 pub mod removal;
 mod survey;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod tree;
+pub mod usage;
 
 pub use changes::{Change, Changes};
 pub use compare::{ChangeLimits, ChangesError, Overlaid, changes};
 pub use highlights::{Highlight, leads_out};
 pub use marks::Marks;
 pub use path::{Bytes, NotInside, Quoted, TreePath};
-pub use prepare::{Overlay, Place, PrepareError, Prepared, Project, prepare};
+pub use prepare::{Overlay, Place, PrepareError, Prepared, Project, Shown, prepare};
 pub use survey::SurveyError;

@@ -9,11 +9,12 @@
 //!
 //! | mode | what is there at the start | what the host creates later | what the sandbox creates |
 //! |---|---|---|---|
-//! | overlay | hidden by whiteouts in a layer of its own; no path inside leads to it | visible if its name is new to its directory | its own words: reported, never applied |
+//! | overlay | hidden by whiteouts in a layer of its own; no path inside leads to it | hidden under the plainest path that a pattern names (`.env` in the project's root for `**/.env*`); otherwise visible if its name is new to its directory | its own words: reported, never applied |
 //! | direct, readonly | covered by an empty file or directory, mount by mount | visible | its own words |
 //!
-//! A mount names a file, not a pattern, so no backend can cover what does not
-//! exist yet. A hard link under a name that no pattern covers is another file.
+//! A whiteout names a file, as a mount does, and neither names a pattern: what
+//! does not exist yet can be hidden only where its name is known. A hard link
+//! under a name that no pattern covers is another file.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -25,9 +26,13 @@ use policies::{FileGlob, RelativePath, Workspace};
 use rustix::fs::{FileType, Gid, Mode, Uid};
 
 use super::masks;
+use super::owners;
 use super::path::TreePath;
+use super::pattern::Pattern;
 use super::survey::{self, Survey, SurveyError};
 use super::tree::Directory;
+use crate::launch::idmap::Swap;
+use crate::place;
 
 /// A project, and how a run may use it.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +43,16 @@ pub struct Project<'a> {
     pub deny: &'a [FileGlob],
     /// Whom the sandbox runs as; used when we may give files away.
     pub owner: Option<(u32, u32)>,
+    /// Under another owner than on disk, if at all.
+    pub shown: Option<Shown<'a>>,
+}
+
+/// A project that appears under another owner.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a> {
+    /// Where it is mounted like that; nothing is there yet.
+    pub at: &'a Path,
+    pub swap: Swap,
 }
 
 /// A workspace that can be mounted.
@@ -45,6 +60,9 @@ pub struct Project<'a> {
 pub struct Prepared {
     /// The project, by its real path.
     pub root: PathBuf,
+    /// The project as the sandbox is to see it: what is mounted is taken from
+    /// here. Mostly the same.
+    pub source: PathBuf,
     /// For the mode `overlay`.
     pub overlay: Option<Overlay>,
     /// To be mounted read-only over themselves.
@@ -102,6 +120,8 @@ pub enum PrepareError {
         path.display()
     )]
     Name { path: PathBuf, found: char },
+    #[error("the project cannot be shown under another owner")]
+    Show(#[source] anyhow::Error),
     #[error(transparent)]
     Survey(#[from] SurveyError),
 }
@@ -134,16 +154,23 @@ pub fn prepare(project: &Project<'_>, scratch: &Path) -> Result<Prepared, Prepar
     empty(&empty_file).map_err(disk("create", &empty_file))?;
     lock(&empty_directory).map_err(disk("prepare", &empty_directory))?;
 
+    let source = match &project.shown {
+        None => root.clone(),
+        Some(Shown { at, swap }) => {
+            owners::show(&tree, at, swap, &place::environment).map_err(PrepareError::Show)?;
+            at.to_path_buf()
+        }
+    };
     let overlay = match project.mode {
-        Workspace::Overlay => Some(layers(project, &root, &tree, &masked, scratch)?),
+        Workspace::Overlay => Some(layers(project, &source, &tree, &masked, scratch)?),
         Workspace::Direct | Workspace::None | Workspace::Readonly => None,
     };
-    Ok(Prepared { root, overlay, protected, masked, empty_file, empty_directory, absent })
+    Ok(Prepared { root, source, overlay, protected, masked, empty_file, empty_directory, absent })
 }
 
 fn layers(
     project: &Project<'_>,
-    root: &Path,
+    source: &Path,
     tree: &Directory,
     masked: &[Place],
     scratch: &Path,
@@ -151,7 +178,7 @@ fn layers(
     let scratch = scratch.canonicalize().map_err(disk("find", scratch))?;
     // Separators of mount options. They can be escaped, but not for every
     // program between us and the kernel.
-    for path in [root, &scratch] {
+    for path in [source, &scratch] {
         if let Some(found) = path.to_string_lossy().chars().find(|c| ",:\\\"'".contains(*c)) {
             return Err(PrepareError::Name { path: path.to_owned(), found });
         }
@@ -161,7 +188,7 @@ fn layers(
     private(&work)?;
 
     // The root of the merged tree looks like the root of the upper layer.
-    let seen = tree.itself().map_err(disk("read", root))?;
+    let seen = tree.itself().map_err(disk("read", source))?;
     let upper_fd = File::open(&upper).map_err(disk("open", &upper))?;
     if rustix::process::geteuid().is_root() {
         let (uid, gid) = project.owner.unwrap_or_else(|| seen.owner());
@@ -172,14 +199,29 @@ fn layers(
         .map_err(|err| disk("prepare", &upper)(err.into()))?;
 
     let mut lower = Vec::new();
-    if !masked.is_empty() {
+    let ahead = ahead(project.deny, tree);
+    if !masked.is_empty() || !ahead.is_empty() {
         let layer = scratch.join("masks");
         private(&layer)?;
-        masks::write(tree, masked, &layer).map_err(disk("hide files in", &layer))?;
+        let swap = project.shown.map(|shown| shown.swap);
+        masks::write(tree, masked.iter().chain(&ahead), &layer, swap)
+            .map_err(disk("hide files in", &layer))?;
         lower.push(layer);
     }
-    lower.push(root.to_owned());
+    lower.push(source.to_owned());
     Ok(Overlay { lower, upper, work })
+}
+
+/// What `fs.deny` names most plainly and is not there: hidden before it exists,
+/// if there is a directory for it.
+fn ahead(deny: &[FileGlob], tree: &Directory) -> Vec<Place> {
+    let is_to_come = |path: &TreePath| {
+        let there = tree.holding(path).ok().flatten();
+        let absent = |there: Directory| there.look(path.name()?).ok().filter(Option::is_none);
+        there.and_then(absent).is_some()
+    };
+    let plainest = deny.iter().filter_map(|glob| Pattern::new(glob).plainest());
+    plainest.filter(is_to_come).map(|path| Place { path, directory: false }).collect()
 }
 
 fn private(dir: &Path) -> Result<(), PrepareError> {
@@ -222,7 +264,14 @@ mod tests {
         fs::write(root.join(".env"), "SECRET=1").unwrap();
         symlink("../elsewhere", root.join("link.env")).unwrap();
         let deny = ["**/.env", "**/*.env"].map(|glob| FileGlob::parse(glob).unwrap());
-        let project = Project { root: &root, mode, protect: &BTreeSet::new(), deny: &deny, owner };
+        let project = Project {
+            root: &root,
+            mode,
+            protect: &BTreeSet::new(),
+            deny: &deny,
+            owner,
+            shown: None,
+        };
         prepare(&project, &home.join("scratch"))
     }
 
@@ -267,6 +316,7 @@ mod tests {
             protect: &BTreeSet::new(),
             deny: &[],
             owner: None,
+            shown: None,
         };
         assert!(prepare(&again, &home.path().join("scratch")).unwrap().masked.is_empty());
     }

@@ -1,18 +1,35 @@
 //! Removes a tree that somebody hostile may have written.
 //!
-//! No link is followed, and neither depth nor permissions stop it: a directory
-//! below a certain depth is first moved up to the top, so that the number of
-//! open directories stays small, and one that its owner shut is opened again.
+//! No link is followed, no mount is entered, and neither depth nor permissions
+//! stop it: a directory below a certain depth is first moved up to the top, so
+//! that the number of open directories stays small, and one that its owner shut
+//! is opened again.
 
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode};
 use rustix::io::Errno;
 
+use super::mounts::unmount_below;
 use super::tree::{Directory, is_absent};
 
 /// How deep we go before a directory is moved up.
 const DEPTH: usize = 64;
+
+/// Removes a folder of ours with everything in it, but nothing that is mounted
+/// there: that is unmounted. Absent already is removed.
+pub fn remove_folder(folder: &Path) -> io::Result<()> {
+    let (Some(above), Some(name)) = (folder.parent(), folder.file_name()) else {
+        return Err(io::Error::other("it is not a folder in another"));
+    };
+    unmount_below(folder)?;
+    match Directory::open(above) {
+        Err(err) if is_absent(&err) => Ok(()),
+        above => remove_all(&above?, name.as_bytes()),
+    }
+}
 
 /// Removes `name` in `top` and everything in it; absent already is removed.
 pub fn remove_all(top: &Directory, name: &[u8]) -> io::Result<()> {
@@ -39,12 +56,12 @@ fn remove(
         Err(Errno::NOTEMPTY | Errno::EXIST) => {}
         done => return gone(done),
     }
-    let inside = match parent.child(name) {
+    let inside = match parent.child_here(name) {
         Err(err) if err.kind() == io::ErrorKind::PermissionDenied => {
             // Not a link: we have just seen a directory, and nobody else writes
             // to what is being removed.
             rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::empty())?;
-            parent.child(name)?
+            parent.child_here(name)?
         }
         opened => opened?,
     };
@@ -99,6 +116,32 @@ mod tests {
         remove_all(&top, name.as_bytes()).unwrap();
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
         remove_all(&top, name.as_bytes()).unwrap();
+    }
+
+    #[test]
+    fn a_mounted_project_outlives_the_folder_it_was_mounted_in() {
+        let home = tempfile::tempdir().unwrap();
+        let (project, folder) = (home.path().join("project"), home.path().join("run"));
+        let (at, deep) = (folder.join("project"), folder.join("deep/er"));
+        for dir in [&project, &at, &deep] {
+            fs::create_dir_all(dir).unwrap();
+        }
+        fs::write(project.join("precious"), "").unwrap();
+        let bind = |at: &Path| rustix::mount::mount_bind(&project, at);
+        if let Err(err) = bind(&at).and_then(|()| bind(&deep)) {
+            return eprintln!("SKIP: nothing can be mounted here ({err}); run as root");
+        }
+        // Were it not unmounted, removal would stop before it.
+        let top = Directory::open(home.path()).unwrap();
+        let stopped = remove_all(&top, b"run");
+        assert!(project.join("precious").exists(), "removal went through a mount");
+        stopped.unwrap_err();
+        assert!(top.child_here(b"run").unwrap().child_here(b"project").is_err(), "it is a mount");
+
+        remove_folder(&folder).unwrap();
+        assert!(project.join("precious").exists(), "removal went through a mount");
+        assert!(!folder.exists());
+        remove_folder(&folder).unwrap();
     }
 
     #[test]

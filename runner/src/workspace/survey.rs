@@ -4,14 +4,25 @@
 //! hidden, what it points to is not looked at. Where a bound is reached the
 //! answer is an error, since a `.git` that was not found is a hook that an agent
 //! may write.
+//!
+//! Every directory has to be read, and nothing else: a file is looked at only
+//! where the file system does not say what it is. Before a large project several
+//! threads read at once, and [`Pattern`] keeps names that cannot be meant away
+//! from the patterns.
 
 use std::collections::BTreeSet;
 use std::io;
+use std::mem::MaybeUninit;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
 
 use policies::{FileGlob, RelativePath};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, RawDir};
 
 use super::path::TreePath;
+use super::pattern::Pattern;
 use super::prepare::Place;
 use super::tree::{Directory, is_absent};
 
@@ -61,29 +72,52 @@ pub(super) fn survey(
     deny: &[FileGlob],
     limits: &Limits,
 ) -> Result<Survey, SurveyError> {
-    let mut walk = Walk { deny, limits: *limits, left: limits.entries, found: Survey::default() };
+    let mut found = Survey::default();
     for named in protect {
-        walk.named(tree, &TreePath::from(named))?;
+        found.named(tree, &TreePath::from(named))?;
     }
-    walk.directory(tree, &TreePath::ROOT)?;
-    let Survey { protected, masked, absent } = &mut walk.found;
+    let read = |source| SurveyError::Read { path: TreePath::ROOT, source };
+    // Opened anew: a directory is read from where it was left.
+    let root = tree.child(b".").map_err(read)?;
+    let walk = Walk {
+        deny: deny.iter().map(Pattern::new).collect(),
+        limits: *limits,
+        left: AtomicUsize::new(limits.entries),
+        work: Mutex::new(Work { found, ..Work::default() }),
+        changed: Condvar::new(),
+    };
+    walk.directory(root, &TreePath::ROOT);
+    walk.alone(FEW);
+    let helpers = thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS) - 1;
+    thread::scope(|scope| {
+        if !walk.is_done() {
+            for _ in 0..helpers {
+                scope.spawn(|| walk.together());
+            }
+            walk.together();
+        }
+    });
+    let Work { mut found, failed, .. } =
+        walk.work.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, failed)) = failed {
+        return Err(failed);
+    }
+    let Survey { protected, masked, absent } = &mut found;
     protected.sort();
     protected.dedup();
+    masked.sort();
     // A mount over what a mask hides would bring it back.
     protected.retain(|place| !masked.iter().any(|mask| place.path.is_within(&mask.path)));
-    masked.sort();
     absent.sort();
-    Ok(walk.found)
+    Ok(found)
 }
 
-struct Walk<'a> {
-    deny: &'a [FileGlob],
-    limits: Limits,
-    left: usize,
-    found: Survey,
-}
+/// So many directories are read before anybody is asked to help.
+const FEW: usize = 64;
+/// Reading directories waits for locks in the kernel; more do not help.
+const MOST_THREADS: usize = 4;
 
-impl Walk<'_> {
+impl Survey {
     /// What `fs.protect` names.
     fn named(&mut self, tree: &Directory, path: &TreePath) -> Result<(), SurveyError> {
         let failed = |source| SurveyError::Read { path: path.clone(), source };
@@ -96,7 +130,7 @@ impl Walk<'_> {
             }
         }
         match tree.look_at(path).map_err(failed)? {
-            None => self.found.absent.push(path.clone()),
+            None => self.absent.push(path.clone()),
             Some(seen) => self.protect(path.clone(), seen.kind())?,
         }
         Ok(())
@@ -104,54 +138,160 @@ impl Walk<'_> {
 
     fn protect(&mut self, path: TreePath, kind: FileType) -> Result<(), SurveyError> {
         match kind {
-            FileType::Directory => self.found.protected.push(Place { path, directory: true }),
-            FileType::RegularFile => self.found.protected.push(Place { path, directory: false }),
+            FileType::Directory => self.protected.push(Place { path, directory: true }),
+            FileType::RegularFile => self.protected.push(Place { path, directory: false }),
             FileType::Symlink => return Err(SurveyError::Link { path }),
             _ => return Err(SurveyError::Odd { path }),
         }
         Ok(())
     }
+}
 
-    fn directory(&mut self, here: &Directory, at: &TreePath) -> Result<(), SurveyError> {
+struct Walk<'a> {
+    deny: Vec<Pattern<'a>>,
+    limits: Limits,
+    /// Names that may still be met.
+    left: AtomicUsize,
+    work: Mutex<Work>,
+    changed: Condvar,
+}
+
+/// What is still to be read, and what came of the rest.
+#[derive(Default)]
+struct Work {
+    /// The last first, so that few directories are open at once: those above
+    /// what is being read.
+    waiting: Vec<(Arc<Directory>, TreePath)>,
+    reading: usize,
+    found: Survey,
+    /// Of several the first by path, so that the same project fails the same way.
+    failed: Option<(TreePath, SurveyError)>,
+}
+
+impl Walk<'_> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_done(&self) -> bool {
+        let work = self.lock();
+        work.failed.is_some() || work.waiting.is_empty()
+    }
+
+    /// Reads at most so many directories.
+    fn alone(&self, most: usize) {
+        for _ in 0..most {
+            let Some((parent, path)) = self.lock().waiting.pop() else { return };
+            self.enter(&parent, &path);
+        }
+    }
+
+    /// Reads until there is nothing left, beside others who do the same.
+    fn together(&self) {
+        let mut work = self.lock();
+        loop {
+            if work.failed.is_some() {
+                break;
+            }
+            match work.waiting.pop() {
+                Some((parent, path)) => {
+                    work.reading += 1;
+                    drop(work);
+                    self.enter(&parent, &path);
+                    work = self.lock();
+                    work.reading -= 1;
+                }
+                None if work.reading == 0 => break,
+                None => {
+                    work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    fn enter(&self, parent: &Directory, path: &TreePath) {
+        let name = path.name().unwrap_or_default();
+        match parent.child(name) {
+            Ok(child) => self.directory(child, path),
+            // Gone since, or not a directory any more.
+            Err(err) if is_absent(&err) => {}
+            Err(err) if is_anothers(parent, name, &err) => {}
+            Err(source) => self.fail(path, SurveyError::Read { path: path.clone(), source }),
+        }
+    }
+
+    fn fail(&self, path: &TreePath, err: SurveyError) {
+        let mut work = self.lock();
+        if work.failed.as_ref().is_none_or(|(other, _)| path < other) {
+            work.failed = Some((path.clone(), err));
+        }
+        self.changed.notify_all();
+    }
+
+    /// Reads one directory, and puts those in it on the list.
+    fn directory(&self, here: Directory, at: &TreePath) {
+        match self.read(&here, at) {
+            Err(err) => self.fail(at, err),
+            Ok((found, inside)) => {
+                let here = Arc::new(here);
+                let mut work = self.lock();
+                work.found.protected.extend(found.protected);
+                work.found.masked.extend(found.masked);
+                if !inside.is_empty() {
+                    work.waiting.extend(inside.into_iter().map(|path| (Arc::clone(&here), path)));
+                    self.changed.notify_all();
+                }
+            }
+        }
+    }
+
+    fn read(
+        &self,
+        here: &Directory,
+        at: &TreePath,
+    ) -> Result<(Survey, Vec<TreePath>), SurveyError> {
         if at.depth() > self.limits.depth {
             return Err(SurveyError::Deep { path: at.clone(), limit: self.limits.depth });
         }
-        let failed = |source| SurveyError::Read { path: at.clone(), source };
-        let (names, more) = here.names(self.left).map_err(failed)?;
-        if more {
-            return Err(SurveyError::Many { limit: self.limits.entries });
-        }
-        self.left -= names.len();
-        for named in names {
-            let path = at.join(&named.name);
-            let kind = match named.says {
-                FileType::Unknown => match here.look(&named.name).map_err(failed)? {
+        let failed = |source: io::Error| SurveyError::Read { path: at.clone(), source };
+        let (mut found, mut inside) = (Survey::default(), Vec::new());
+        let mut buffer = [MaybeUninit::uninit(); 16 * 1024];
+        let mut entries = RawDir::new(here, &mut buffer);
+        while let Some(entry) = entries.next() {
+            let entry = entry.map_err(|err| failed(err.into()))?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            let before = self
+                .left
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            if before.is_err() {
+                return Err(SurveyError::Many { limit: self.limits.entries });
+            }
+            let kind = match entry.file_type() {
+                FileType::Unknown => match here.look(name).map_err(failed)? {
                     Some(seen) => seen.kind(),
                     None => continue,
                 },
                 says => says,
             };
-            if named_by(self.deny, &path) {
+            if self.deny.iter().any(|pattern| pattern.matches(at, name)) {
                 let directory = kind == FileType::Directory;
-                self.found.masked.push(Place { path, directory });
+                found.masked.push(Place { path: at.join(name), directory });
                 continue;
             }
-            // Git's own; what is inside needs no second mount.
-            if named.name == b".git" {
-                self.protect(path, kind)?;
-                continue;
-            }
-            if kind == FileType::Directory {
-                match here.child(&named.name) {
-                    Ok(child) => self.directory(&child, &path)?,
-                    // Gone since, or not a directory any more.
-                    Err(err) if is_absent(&err) => {}
-                    Err(err) if is_anothers(here, &named.name, &err) => {}
-                    Err(source) => return Err(SurveyError::Read { path, source }),
-                }
+            // Git's own; what is inside needs no second mount. Where names have
+            // no case another spelling is the same directory.
+            let is_plain = matches!(kind, FileType::Directory | FileType::RegularFile);
+            if name == b".git" || name.eq_ignore_ascii_case(b".git") && is_plain {
+                found.protect(at.join(name), kind)?;
+            } else if kind == FileType::Directory {
+                inside.push(at.join(name));
             }
         }
-        Ok(())
+        Ok((found, inside))
     }
 }
 

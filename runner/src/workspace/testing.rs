@@ -41,6 +41,7 @@ impl Mounted {
             protect: &protect,
             deny: &deny,
             owner: None,
+            shown: None,
         };
         let prepared = prepare(&wanted, &home.path().join("scratch")).unwrap();
         let merged = home.path().join("merged");

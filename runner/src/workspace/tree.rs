@@ -14,7 +14,7 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use super::path::TreePath;
@@ -43,6 +43,22 @@ impl Directory {
     pub fn child(&self, name: &[u8]) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(Self { fd: rustix::fs::openat(&self.fd, name, flags, Mode::empty())? })
+    }
+
+    /// Opens a directory in this one, unless something is mounted on it.
+    pub fn child_here(&self, name: &[u8]) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        match rustix::fs::openat2(&self.fd, name, flags, Mode::empty(), within) {
+            Ok(fd) => Ok(Self { fd }),
+            // Before Linux 5.6 only another file system is noticed.
+            Err(Errno::NOSYS) => {
+                let child = self.child(name)?;
+                let devices = (self.itself()?.stat.st_dev, child.itself()?.stat.st_dev);
+                if devices.0 == devices.1 { Ok(child) } else { Err(Errno::XDEV.into()) }
+            }
+            Err(err) => Err(err.into()),
+        }
     }
 
     /// Opens the directory at `path`, part by part.

@@ -18,7 +18,7 @@ use super::labels::{Names, labels};
 use super::within::{Bind, INIT, MASKED, READ_ONLY, SHARED_MEMORY, binds, charge};
 use super::{Docker, broken, failed, status};
 use crate::backend::{BackendError, Inside, Network, Sandbox, Step, WorkspaceMount};
-use crate::plan::{Plan, TmpfsPlan, UserIds};
+use crate::plan::{Plan, TmpfsPlan, UserIds, files_in};
 use crate::seccomp;
 
 /// Builds the sandbox of `plan`, which does not run yet.
@@ -197,7 +197,7 @@ fn bind(wanted: &Bind) -> Mount {
 
 fn tmpfs(place: &TmpfsPlan, user: UserIds) -> (String, String) {
     let exec = if place.executable { "exec" } else { "noexec" };
-    let inodes = (place.bytes / 4096).max(1024);
+    let inodes = files_in(place.bytes);
     let UserIds { uid, gid } = user;
     let options = format!(
         "rw,nosuid,nodev,{exec},size={},nr_inodes={inodes},mode=1777,uid={uid},gid={gid}",

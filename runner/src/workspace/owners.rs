@@ -1,0 +1,141 @@
+//! Whose a project's files are: on the disk, and in the sandbox.
+//!
+//! Nothing in a sandbox is root. Somebody else's project is worked on as that
+//! somebody; root's own is shown through a mount in which its owner appears as
+//! the sandbox's user ([`crate::launch::idmap`]), so that files can be changed
+//! and what is written belongs to the project's owner. Where the kernel or the
+//! file system cannot do that the sandbox's user remains a stranger there, and
+//! whoever asked is told.
+//!
+//! What belongs to a third user stays that user's in every case: a mapping is one
+//! to one.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, bail, ensure};
+
+use super::tree::Directory;
+use crate::image::program;
+use crate::init::measure::NOTHING_MOUNTED;
+use crate::launch::idmap::Swap;
+use crate::place::Variable;
+use crate::plan::UserIds;
+
+/// Who the command is, and whose the files are that it writes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Owners {
+    pub user: UserIds,
+    pub disk: UserIds,
+    /// Why the two are strangers, if they are.
+    pub strangers: Option<String>,
+}
+
+/// The caller, unless that is root: then whoever owns the project, unless that
+/// is root too.
+pub fn owners(project: &Path, variable: Variable<'_>) -> Owners {
+    let caller = UserIds {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+    };
+    let same = |user| Owners { user, disk: user, strangers: None };
+    if caller.uid != 0 {
+        return same(caller);
+    }
+    let owner = match project.metadata() {
+        Ok(found) => UserIds { uid: found.uid(), gid: found.gid() },
+        Err(_) => return same(NOBODY_IN_PARTICULAR),
+    };
+    if owner.uid != 0 {
+        return same(owner);
+    }
+    let swap = Swap { disk: owner, shown: NOBODY_IN_PARTICULAR };
+    match can_show(project, &swap, variable) {
+        Ok(()) => Owners { user: swap.shown, disk: swap.disk, strangers: None },
+        Err(err) => Owners { strangers: Some(format!("{err:#}")), ..same(NOBODY_IN_PARTICULAR) },
+    }
+}
+
+/// Whom root's sandboxes run as: the first ordinary user of most systems.
+const NOBODY_IN_PARTICULAR: UserIds = UserIds { uid: 1000, gid: 1000 };
+
+/// Tries it, attached nowhere.
+fn can_show(project: &Path, swap: &Swap, variable: Variable<'_>) -> anyhow::Result<()> {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    // From here on an overlay can lie over such a mount.
+    ensure!(is_at_least(&release, (5, 19)), "Linux {release} is older than 5.19");
+    launch(&File::open(project)?, swap, None, variable)
+}
+
+fn is_at_least(release: &str, wanted: (u32, u32)) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|text| text.parse().ok());
+    let mut next = || numbers.next().flatten();
+    matches!((next(), next()), (Some(major), Some(minor)) if (major, minor) >= wanted)
+}
+
+/// Mounts the open `project` at `at`, its owner shown as another, and looks
+/// whether it is there.
+///
+/// What lies below the mount says so itself ([`NOTHING_MOUNTED`]): an engine that
+/// lives elsewhere and does not see the mount would show that to the sandbox,
+/// whose first process notices before any command starts.
+pub(super) fn show(
+    project: &Directory,
+    at: &Path,
+    swap: &Swap,
+    variable: Variable<'_>,
+) -> anyhow::Result<()> {
+    DirBuilder::new().mode(0o700).create(at).context("cannot make a place for it")?;
+    fs::write(at.join(NOTHING_MOUNTED), "")?;
+    launch(project, swap, Some(at), variable)?;
+    let (wanted, found) = (project.itself()?, fs::symlink_metadata(at)?);
+    let wanted = (wanted.stat().st_dev, wanted.stat().st_ino);
+    ensure!((found.dev(), found.ino()) == wanted, "something else is mounted there");
+    Ok(())
+}
+
+fn launch(
+    project: &impl AsFd,
+    swap: &Swap,
+    at: Option<&Path>,
+    variable: Variable<'_>,
+) -> anyhow::Result<()> {
+    let program: PathBuf = program::find("sluice-launch", "SLUICE_LAUNCH_PROGRAM", variable)?;
+    let written = |who: UserIds| format!("{}:{}", who.uid, who.gid);
+    let mut command = Command::new(program);
+    command.args(["idmap", "--disk", &written(swap.disk), "--shown", &written(swap.shown)]);
+    if let Some(at) = at {
+        command.arg("--at").arg(at);
+    }
+    let handed: io::Result<_> = project.as_fd().try_clone_to_owned();
+    let output = command.env_clear().stdin(Stdio::from(handed?)).output();
+    let output = output.context("cannot start `sluice-launch`")?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_compared_by_its_numbers() {
+        for (release, new_enough) in [
+            ("6.18.44", true),
+            ("5.19.0-rc1", true),
+            ("5.19", true),
+            ("5.9.1", false),
+            ("5.15.0-91-generic", false),
+            ("4.19.0", false),
+            ("unknown", false),
+        ] {
+            assert_eq!(is_at_least(release, (5, 19)), new_enough, "{release}");
+        }
+    }
+}
