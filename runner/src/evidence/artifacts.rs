@@ -5,7 +5,7 @@
 //! never taken, and what is too much is left out and named.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
@@ -15,13 +15,14 @@ use policies::FileGlob;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use super::folder::{FolderError, RunFolder, disk};
 use crate::console::{Console, Format, Tone};
 use crate::exit::{Exit, Failure};
 use crate::runs::Runs;
-use crate::workspace::TreePath;
 use crate::workspace::tree::Directory;
+use crate::workspace::{TreePath, named_by};
 
 /// How much is collected.
 #[derive(Clone, Copy, Debug)]
@@ -65,11 +66,13 @@ pub struct LeftOut {
 const REASONS: usize = 1000;
 
 impl RunFolder {
-    /// Copies the files of `source` that a pattern names into the evidence.
+    /// Copies the files of `source` that a pattern names into the evidence, and
+    /// nothing that the policy hides: the source may be the project itself.
     pub fn collect_artifacts(
         &self,
         source: &Path,
         globs: &[FileGlob],
+        deny: &[FileGlob],
         limits: &ArtifactLimits,
     ) -> Result<Collected, FolderError> {
         if globs.is_empty() {
@@ -84,6 +87,7 @@ impl RunFolder {
         let into = Directory::open(&into).map_err(disk("open", &into))?;
         let mut collecting = Collecting {
             globs,
+            deny,
             limits: *limits,
             bytes: 0,
             names: 0,
@@ -97,6 +101,7 @@ impl RunFolder {
 
 struct Collecting<'a> {
     globs: &'a [FileGlob],
+    deny: &'a [FileGlob],
     limits: ArtifactLimits,
     bytes: u64,
     names: usize,
@@ -122,6 +127,12 @@ impl Collecting<'_> {
                 let text = path.lossy();
                 self.globs.iter().any(|glob| glob.matches(&text))
             };
+            if named_by(self.deny, &path) {
+                if wanted {
+                    self.leave(&path, "the policy hides it");
+                }
+                continue;
+            }
             match seen.kind() {
                 FileType::Directory => match here.child(&named.name) {
                     Ok(child) => self.directory(&child, &path)?,
@@ -198,13 +209,24 @@ fn create(parent: &Directory, name: &[u8]) -> io::Result<File> {
 /// Copies exactly `size` bytes: a file that grew since was not what we measured.
 fn copied(from: File, mut to: File, size: u64) -> io::Result<Digest> {
     let mut from = from.take(size);
-    if io::copy(&mut from, &mut to)? != size {
+    // What is hashed is what was copied, whatever happens to the source.
+    let mut hasher = Sha256::new();
+    let (mut buffer, mut copied) = (vec![0; 64 * 1024], 0);
+    loop {
+        let count = from.read(&mut buffer)?;
+        let piece = buffer.get(..count).unwrap_or_default();
+        if piece.is_empty() {
+            break;
+        }
+        hasher.update(piece);
+        to.write_all(piece)?;
+        copied += count as u64;
+    }
+    if copied != size {
         return Err(io::Error::other("it changed meanwhile"));
     }
     to.sync_all()?;
-    let mut hashed = from.into_inner();
-    io::Seek::rewind(&mut hashed)?;
-    Ok(Digest::of_reader(hashed.take(size))?.0)
+    Ok(hasher.into())
 }
 
 /// List what a run made, or copy it out.
@@ -296,6 +318,7 @@ mod tests {
         fs::write(source.join("dist/app"), "program").unwrap();
         fs::write(source.join("dist/deep/map"), "mapmap").unwrap();
         fs::write(source.join("other"), "x").unwrap();
+        fs::write(source.join("dist/hidden"), "secret").unwrap();
         fs::write(home.path().join("secret"), "secret").unwrap();
         symlink("../../secret", source.join("dist/link")).unwrap();
         symlink("/etc", source.join("dist/etc")).unwrap();
@@ -303,7 +326,8 @@ mod tests {
         rustix::fs::mkfifoat(&tree, "dist/pipe", Mode::RUSR).unwrap();
         let folder = RunFolder::create(&home.path().join("runs"), "r1").unwrap();
         let globs: Vec<_> = globs.iter().map(|glob| FileGlob::parse(glob).unwrap()).collect();
-        let found = folder.collect_artifacts(&source, &globs, limits).unwrap();
+        let deny = [FileGlob::parse("**/hidden").unwrap()];
+        let found = folder.collect_artifacts(&source, &globs, &deny, limits).unwrap();
         let mut told = String::new();
         for artifact in &found.artifacts {
             told.push_str(&format!("{} {}\n", artifact.path, artifact.size));
@@ -315,12 +339,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_declared_is_collected_and_no_link_is_followed() {
+    fn what_was_declared_is_collected_and_nothing_hidden_or_behind_a_link() {
         let (_home, folder, told) = collected(&ArtifactLimits::default(), &["dist/**"]);
         expect![[r#"
             dist/app 7
             dist/deep/map 6
             dist/etc: it is a symbolic link
+            dist/hidden: the policy hides it
             dist/link: it is a symbolic link
             dist/pipe: it is not a file
         "#]]

@@ -4,7 +4,7 @@
 //! part that cannot be had does not keep the others from being written; it is
 //! named instead.
 
-use policies::FileGlob;
+use policies::Fs;
 
 use super::prepare::{Prepared, protect};
 use super::record::Chain;
@@ -29,7 +29,7 @@ pub(super) fn close(
     };
     had("policy", policy(understood, prepared));
     had("changes", changes(plan, understood, prepared, report));
-    had("artifacts", artifacts(&understood.policy.fs.artifacts, prepared));
+    had("artifacts", artifacts(&understood.policy.fs, prepared));
     let record = Record::new(plan, report);
     had("record", prepared.evidence.write_run(&record).map_err(|err| in_words(&err)));
     had("seal", prepared.evidence.seal(&understood.state).map(drop).map_err(|err| in_words(&err)));
@@ -70,10 +70,11 @@ fn changes(
 }
 
 /// From where the run wrote: the upper layer, or the project itself.
-fn artifacts(globs: &[FileGlob], prepared: &Prepared) -> Result<(), String> {
+fn artifacts(fs: &Fs, prepared: &Prepared) -> Result<(), String> {
     let Some(workspace) = &prepared.workspace else { return Ok(()) };
     let source = workspace.overlay.as_ref().map_or(&workspace.root, |overlay| &overlay.upper);
-    let collected = prepared.evidence.collect_artifacts(source, globs, &ArtifactLimits::default());
+    let limits = ArtifactLimits::default();
+    let collected = prepared.evidence.collect_artifacts(source, &fs.artifacts, &fs.deny, &limits);
     collected.map(drop).map_err(|err| in_words(&err))
 }
 

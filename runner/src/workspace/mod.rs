@@ -37,3 +37,4 @@ pub use marks::Marks;
 pub use path::{Bytes, NotInside, Quoted, TreePath};
 pub use prepare::{Overlay, Place, PrepareError, Prepared, Project, Shown, prepare};
 pub use survey::SurveyError;
+pub(crate) use survey::named_by;

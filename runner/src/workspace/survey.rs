@@ -319,7 +319,7 @@ pub(super) fn denied(deny: &[FileGlob], path: &TreePath) -> bool {
 }
 
 /// Whether a pattern names this very path.
-pub(super) fn named_by(globs: &[FileGlob], path: &TreePath) -> bool {
+pub(crate) fn named_by(globs: &[FileGlob], path: &TreePath) -> bool {
     if globs.is_empty() || path.is_root() {
         return false;
     }

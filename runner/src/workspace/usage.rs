@@ -195,7 +195,7 @@ mod tests {
     fn a_directory_that_is_shut_is_not_taken_for_empty() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("shut")).unwrap();
-        fs::set_permissions(dir.path().join("shut"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(dir.path().join("shut"), fs::Permissions::from_mode(0o000)).unwrap();
         let found = measure(&opened(&dir), &ENOUGH).unwrap();
         // Nothing is shut to root.
         assert_eq!(found.shut, !rustix::process::geteuid().is_root());

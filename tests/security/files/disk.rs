@@ -11,10 +11,12 @@ fn writer() -> Option<Person> {
 
 /// What the run left on the host's disk.
 fn left(person: &Person) -> u64 {
-    let upper = person.evidence().unwrap().join("scratch/upper");
+    let run = person.evidence().unwrap().file_name().unwrap().to_owned();
+    let state = person.project().parent().unwrap().join("state/sluice");
+    let upper = state.join("scratch").join(run).join("upper");
     let du = Command::new("du").args(["-s", "-B1"]).arg(&upper).output().unwrap();
     let text = String::from_utf8_lossy(&du.stdout).into_owned();
-    text.split_whitespace().next().unwrap_or_default().parse().unwrap_or_default()
+    text.split_whitespace().next().unwrap().parse().unwrap()
 }
 
 /// Far less than the attack would take if nobody ended it.
@@ -108,6 +110,10 @@ fn every_other_place_has_an_end_and_a_name() {
         let ran = attack(&person, &["--disk", "8MiB", "--memory", "256MiB"], &fill);
         assert_eq!((ran.code, ran.outcome()), (1, "disk"), "{place}: {}", ran.stderr);
         assert_eq!(ran.record["outcome"]["full"], place);
+        // What has no names of its own to give counts as memory.
+        if place == "/dev/shm" {
+            continue;
+        }
         let names = format!("i=0; while : >{place}/$i; do i=$((i+1)); done; exit 1");
         let ran = attack(&person, &["--disk", "8MiB", "--memory", "256MiB"], &names);
         assert_eq!(ran.outcome(), "disk", "{place}: {}", ran.stderr);

@@ -28,8 +28,9 @@ fn root() -> Option<Person> {
 /// What is mounted below the folders of runs.
 fn mounted() -> String {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let ours = |line: &&str| line.contains("/tmp/sluice-0/");
-    table.lines().filter(ours).map(|line| format!("{line}\n")).collect()
+    let points = table.lines().filter_map(|line| line.split(' ').nth(4));
+    let ours = points.filter(|point| point.starts_with("/tmp/sluice-0/"));
+    ours.map(|point| format!("{point}\n")).collect()
 }
 
 #[test]
