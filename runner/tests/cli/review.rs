@@ -206,7 +206,7 @@ fn no_canary_sings_when_a_run_is_reviewed_and_applied() {
         fs::write(upper.join(path), text + "# agent\n").unwrap();
     }
     let globs = [FileGlob::parse("dist/**").unwrap()];
-    folder.collect_artifacts(&upper, &globs, &ArtifactLimits::default()).unwrap();
+    folder.collect_artifacts(&upper, &globs, &[], &ArtifactLimits::default()).unwrap();
     let header = Header::new(&["true".to_owned()], 80, 24);
     let mut transcript = Transcript::create(&folder.transcript(), &header, 1 << 20).unwrap();
     transcript.output(Stream::Output, b"done\n").unwrap();
@@ -258,7 +258,7 @@ fn artifacts_are_listed_and_copied_out_once() {
     let world = World::new();
     let folder = ran(&world, &[("dist/app", "program"), ("dist/x/y", "z")]);
     let globs = [FileGlob::parse("dist/**").unwrap()];
-    folder.collect_artifacts(&folder.upper(), &globs, &ArtifactLimits::default()).unwrap();
+    folder.collect_artifacts(&folder.upper(), &globs, &[], &ArtifactLimits::default()).unwrap();
     let listed = world.sluice(&["artifacts", "r1"]);
     assert_eq!(listed.stdout, "           7  dist/app\n           1  dist/x/y\n");
     assert_eq!(world.sluice(&["artifacts", "r1", "--to", "out"]).code, 0);
