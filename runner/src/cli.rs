@@ -9,7 +9,10 @@ use crate::completions::{self, Completions};
 use crate::console::{Color, Console, Format, Tone};
 use crate::exit::{Exit, Failure};
 use crate::request::RunFlags;
-use crate::{audit, evidence, image, logs, ls, policy, rm, run, stats, sweep, workspace};
+use crate::{
+    audit, demo, doctor, evidence, image, logs, ls, policy, rm, run, selftest, stats, sweep,
+    workspace,
+};
 
 /// Run what you do not trust.
 ///
@@ -58,7 +61,7 @@ struct Common {
         env = "SLUICE_OUTPUT",
         hide_env_values = true
     )]
-    output: Format,
+    output: Form,
 
     /// When to use colour; NO_COLOR is honoured.
     #[arg(
@@ -73,6 +76,31 @@ struct Common {
     color: Color,
 }
 
+/// The forms that can be asked for.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
+enum Form {
+    /// One JSON document.
+    Json,
+    /// One JSON object a line.
+    Jsonl,
+    /// A report for CI; of `selftest` alone.
+    Junit,
+    /// For people.
+    #[default]
+    Table,
+}
+
+impl Form {
+    /// The form of all that is not a report for CI.
+    fn usual(self) -> Format {
+        match self {
+            Self::Json => Format::Json,
+            Self::Jsonl => Format::Jsonl,
+            Self::Junit | Self::Table => Format::Table,
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Bring a run's changes into the project.
@@ -83,8 +111,10 @@ enum Command {
     Audit(audit::Audit),
     /// Print a completion script for a shell.
     Completions(Completions),
+    Demo(demo::Demo),
     /// Show what a run changed in its workspace.
     Diff(workspace::diff::Diff),
+    Doctor(doctor::Doctor),
     Image(image::Image),
     Logs(logs::Logs),
     Ls(ls::Ls),
@@ -92,6 +122,7 @@ enum Command {
     Policy(policy::Policy),
     Rm(rm::Rm),
     Run(Box<RunFlags>),
+    Selftest(selftest::Selftest),
     Stats(stats::StatsVerb),
     Sweep(sweep::Sweep),
     /// Show what the terminal of a run showed.
@@ -101,13 +132,19 @@ enum Command {
 /// Carries out one command line.
 pub fn run(cli: Cli) -> Exit {
     let Common { output, color } = cli.common;
-    let mut console = Console::standard(output, color);
+    let mut console = Console::standard(output.usual(), color);
     let ended = match &cli.command {
+        Command::Selftest(asked) => selftest::run(asked, output == Form::Junit, &mut console),
+        _ if output == Form::Junit => {
+            Err(Failure::Usage("`-o junit` is for `sluice selftest` alone".to_owned()))
+        }
         Command::Apply(asked) => workspace::apply::run(asked, &mut console),
         Command::Artifacts(asked) => evidence::artifacts::run(asked, &mut console),
         Command::Audit(asked) => audit::run(asked, &mut console),
         Command::Completions(asked) => completions::run(asked, &mut console),
+        Command::Demo(asked) => demo::run(asked, &mut console),
         Command::Diff(asked) => workspace::diff::run(asked, &mut console),
+        Command::Doctor(asked) => doctor::run(asked, &mut console),
         Command::Image(asked) => image::run(asked, &mut console),
         Command::Logs(asked) => logs::run(asked, &mut console),
         Command::Ls(asked) => ls::run(asked, &mut console),

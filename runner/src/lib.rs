@@ -10,22 +10,27 @@
 //! a project's own tree: an agent may have written it.
 
 pub mod archive;
+pub mod attack;
 pub mod audit;
 pub mod backend;
 pub mod cli;
 pub mod completions;
 pub mod config;
 pub mod console;
+pub mod demo;
 pub mod disk;
+pub mod doctor;
 pub mod evidence;
 pub mod exec;
 pub mod exit;
 pub mod image;
 pub mod init;
+pub mod inside;
 pub mod launch;
 pub mod link;
 pub mod logs;
 pub mod ls;
+pub mod ourselves;
 pub mod outcome;
 pub mod place;
 pub mod plan;
@@ -36,6 +41,7 @@ pub mod rm;
 pub mod run;
 pub mod runs;
 mod seccomp;
+pub mod selftest;
 pub mod settings;
 mod shown;
 pub mod standin;

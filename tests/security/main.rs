@@ -19,4 +19,5 @@ mod files;
 mod framing;
 mod names;
 mod noise;
+mod prerequisites;
 mod the_box;

@@ -31,6 +31,7 @@ pub struct Person {
     programs: Programs,
     home: TempDir,
     backend: Place,
+    variables: Vec<(String, String)>,
 }
 
 /// Where a person's sandboxes live.
@@ -69,7 +70,12 @@ impl Person {
         }
         let home = TempDir::new().unwrap();
         fs::create_dir(home.path().join("project")).unwrap();
-        Some(Self { programs, home, backend: Place::Docker })
+        Some(Self { programs, home, backend: Place::Docker, variables: Vec::new() })
+    }
+
+    /// Sets a variable for every `sluice`.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.variables.push((name.to_owned(), value.to_owned()));
     }
 
     pub fn backend(&self) -> Place {
@@ -182,6 +188,7 @@ impl Person {
             .env("SLUICE_INIT_PROGRAM", self.programs.init)
             .env("SLUICE_GATEWAY_PROGRAM", self.programs.gateway)
             .env("SLUICE_LAUNCH_PROGRAM", self.programs.launch)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

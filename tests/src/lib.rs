@@ -23,6 +23,7 @@ pub mod boxes;
 pub mod control;
 pub mod evidence;
 pub mod line;
+pub mod lying_engine;
 pub mod memory;
 pub mod reply;
 pub mod resolver;

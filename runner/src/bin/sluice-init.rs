@@ -7,10 +7,19 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use runner::init::supervise::{Charge, supervise};
+use runner::{attack, inside};
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    match charge(&mut arguments) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.split_first() {
+        // Tools for a sandbox that may hold nothing else; commands like any.
+        Some((verb, rest)) if verb == "attack" => return attack::main(rest),
+        Some((verb, rest)) if verb == "fetch" => return inside::fetch::main(rest),
+        Some((verb, rest)) if verb == "tools" => return inside::tools::main(rest),
+        Some((verb, rest)) if verb == "walk" => return inside::walk::main(rest),
+        Some(_) | None => {}
+    }
+    match charge(&mut words.into_iter()) {
         Some(charge) => ExitCode::from(u8::try_from(supervise(charge)).unwrap_or(u8::MAX)),
         None => ExitCode::from(125),
     }

@@ -22,6 +22,7 @@ mod network;
 pub mod order;
 pub mod passing;
 mod privileges;
+pub mod raw;
 pub mod sandbox;
 mod second_wall;
 pub mod waiting;

@@ -3,6 +3,8 @@
 //! | path | answer |
 //! |---|---|
 //! | `/bytes/N` | N bytes, at most 64 MiB |
+//! | `/repository.git` | a repository with one branch, for `git ls-remote` |
+//! | `/requirements.txt` | requirements that pip finds fulfilled |
 //! | `/status/N` | a response with that status |
 //! | `/stream` | five events, a tenth of a second apart |
 //! | `/websocket` | a WebSocket that sends every message back |
@@ -78,9 +80,15 @@ fn by_path(path: &str, seen: &Seen) -> Answer {
         (Some("websocket"), None) => {
             plain(StatusCode::UPGRADE_REQUIRED, "this is for WebSockets over HTTP/1.1\n")
         }
+        (Some("repository.git"), Some("info/refs")) => plain(StatusCode::OK, REFERENCES),
+        (Some("repository.git"), Some("HEAD")) => plain(StatusCode::OK, "ref: refs/heads/main\n"),
+        (Some("requirements.txt"), None) => plain(StatusCode::OK, "pip\n"),
         _ => echo(seen),
     }
 }
+
+/// One branch, as a plain file server has it.
+const REFERENCES: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904\trefs/heads/main\n";
 
 /// The request itself, so that whoever asked sees what the gateway made of it.
 fn echo(seen: &Seen) -> Answer {
