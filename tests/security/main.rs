@@ -13,6 +13,7 @@
 )]
 
 mod addresses;
+mod attacked;
 mod contacted;
 mod control;
 mod files;
