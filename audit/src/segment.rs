@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 /// The segment being written.
 pub const CURRENT: &str = "audit.jsonl";
 
+/// The folder below a run's in which its gateway writes, and nobody else can.
+pub const WITH_GATEWAY: &str = "gateway";
+
 /// One file of a log.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Segment {
@@ -39,6 +42,19 @@ impl Segment {
         }
         found.sort();
         Ok(found)
+    }
+
+    /// The same for whoever reads along: a run that lives has its log still in
+    /// the folder of its gateway, and so has one that was killed.
+    pub fn list_wherever(dir: &Path) -> io::Result<Vec<Self>> {
+        let own = Self::list(dir)?;
+        if !own.is_empty() {
+            return Ok(own);
+        }
+        match Self::list(&dir.join(WITH_GATEWAY)) {
+            Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(own),
+            listed => listed,
+        }
     }
 
     /// Its number, if it is finished.

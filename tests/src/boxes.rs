@@ -171,6 +171,36 @@ impl Person {
         newest_run(self.home.path())
     }
 
+    /// This script in a shell that has `sluice`, as a person would type it: with
+    /// the image that is used when none is named.
+    pub fn typing(&self, script: &str) -> Command {
+        let bin = self.home.path().join("bin");
+        fs::create_dir_all(&bin).unwrap();
+        let link = bin.join("sluice");
+        if !link.exists() {
+            std::os::unix::fs::symlink(self.programs.sluice, &link).unwrap();
+        }
+        let mut path = bin.into_os_string();
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        let mut command = Command::new("bash");
+        command.args(["-c", script]).current_dir(self.project()).env_clear();
+        for (name, value) in self.command(&[]).get_envs() {
+            if let (true, Some(value)) = (name != "SLUICE_IMAGE", value) {
+                command.env(name, value);
+            }
+        }
+        command.env("PATH", path).stdin(Stdio::null());
+        command
+    }
+
+    /// The names of all runs so far.
+    pub fn every_run(&self) -> Vec<String> {
+        let runs = fs::read_dir(self.home.path().join("state/sluice/runs"));
+        let runs = runs.into_iter().flatten().flatten();
+        runs.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.programs.sluice);
         command.env_clear();

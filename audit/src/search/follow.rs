@@ -108,7 +108,7 @@ impl<W: FnMut() -> ControlFlow<()>> Iterator for Following<W> {
 
 /// A folder that does not exist yet has no segments yet.
 fn segments(dir: &Path) -> io::Result<Vec<Segment>> {
-    match Segment::list(dir) {
+    match Segment::list_wherever(dir) {
         Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         listed => listed,
     }

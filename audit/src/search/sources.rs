@@ -31,7 +31,7 @@ impl Source {
         match self {
             Self::File(path) => Reading::open(&path).map(Some),
             Self::Folder(path) => {
-                let segments = Segment::list(&path)
+                let segments = Segment::list_wherever(&path)
                     .map_err(|source| Skipped::Read { file: path.clone(), source })?;
                 for segment in segments.iter().rev() {
                     left.push_front(Self::File(segment.path().to_owned()));
@@ -69,5 +69,5 @@ pub(super) fn logs(path: &Path) -> Result<VecDeque<Source>, SearchError> {
 
 /// A folder that cannot be listed holds none; the caller's own is read first.
 fn holds_a_log(path: &Path) -> bool {
-    Segment::list(path).is_ok_and(|segments| !segments.is_empty())
+    Segment::list_wherever(path).is_ok_and(|segments| !segments.is_empty())
 }

@@ -161,6 +161,25 @@ fn following_crosses_segments_and_loses_nothing() {
 }
 
 #[test]
+fn a_log_that_is_with_its_gateway_is_found_and_followed_home() {
+    let state = private_dir();
+    let run = state.path().join("run-1");
+    let with_gateway = run.join(crate::segment::WITH_GATEWAY);
+    fs::create_dir_all(&with_gateway).unwrap();
+    fs::set_permissions(&with_gateway, fs::Permissions::from_mode(0o700)).unwrap();
+    write_run(&with_gateway, "run-1");
+    finds(state.path(), host("github.com"), "/c");
+
+    let mut follow = Follow::from_start(&run, &operators());
+    assert_eq!(std::iter::from_fn(|| follow.poll()).count(), 1);
+    // The run ends and its log comes home; nothing is seen twice.
+    fs::rename(with_gateway.join("audit.jsonl"), run.join("audit.jsonl")).unwrap();
+    fs::remove_dir(&with_gateway).unwrap();
+    assert!(follow.poll().is_none());
+    finds(state.path(), host("github.com"), "/c");
+}
+
+#[test]
 fn following_from_the_end_waits_for_the_rest_of_a_line() {
     let dir = private_dir();
     write_run(dir.path(), "run-1");

@@ -79,7 +79,7 @@ fn folder_name(run: &str) -> Result<&Path, Failure> {
 }
 
 pub(super) fn holds_a_log(folder: &Path) -> bool {
-    Segment::list(folder).is_ok_and(|segments| !segments.is_empty())
+    Segment::list_wherever(folder).is_ok_and(|segments| !segments.is_empty())
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ const TRANSCRIPT: &str = "transcript.cast";
 const ARTIFACTS: &str = "artifacts";
 
 /// Where the gateway writes its log while it runs.
-const GATEWAY: &str = "gateway";
+const GATEWAY: &str = audit::segment::WITH_GATEWAY;
 
 /// A record larger than this is not read.
 const LONGEST: u64 = 512 * 1024 * 1024;
