@@ -13,6 +13,7 @@ pub mod apply;
 pub mod changes;
 mod compare;
 pub mod diff;
+mod gitdirs;
 mod highlights;
 mod marks;
 mod masks;

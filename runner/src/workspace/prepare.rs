@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use policies::{FileGlob, RelativePath, Workspace};
 use rustix::fs::{FileType, Gid, Mode, Uid};
 
+use super::gitdirs;
 use super::masks;
 use super::owners;
 use super::path::TreePath;
@@ -131,12 +132,24 @@ pub enum PrepareError {
 pub fn prepare(project: &Project<'_>, scratch: &Path) -> Result<Prepared, PrepareError> {
     let root = project.root.canonicalize().map_err(disk("find", project.root))?;
     let tree = Directory::open(&root).map_err(disk("open", &root))?;
-    let Survey { protected, mut masked, absent } = match project.mode {
+    let Survey { mut protected, mut masked, absent } = match project.mode {
         Workspace::None => Survey::default(),
         Workspace::Direct | Workspace::Overlay | Workspace::Readonly => {
             survey::survey(&tree, project.protect, project.deny, &survey::Limits::default())?
         }
     };
+
+    let further = gitdirs::led_to(&tree, &root, &protected)?;
+    protected.extend(further);
+    protected.sort();
+    protected.dedup();
+    // What is in another needs no mount of its own; what is hidden would come
+    // back by one.
+    let outer = protected.clone();
+    protected.retain(|place| {
+        let covers = |other: &Place| other != place && place.path.is_within(&other.path);
+        !outer.iter().any(covers) && !masked.iter().any(|mask| place.path.is_within(&mask.path))
+    });
 
     if project.mode != Workspace::Overlay {
         // A mount on a link lands where the link points. What it points to is

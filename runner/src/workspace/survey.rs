@@ -106,8 +106,6 @@ pub(super) fn survey(
     protected.sort();
     protected.dedup();
     masked.sort();
-    // A mount over what a mask hides would bring it back.
-    protected.retain(|place| !masked.iter().any(|mask| place.path.is_within(&mask.path)));
     absent.sort();
     Ok(found)
 }

@@ -26,6 +26,10 @@ fn project(canary: &Path) -> Option<Person> {
             ("tree/.git", "gitdir: /elsewhere/.git/worktrees/tree\n"),
             ("vendor/lib/.git/config", &config),
             ("vendor/odd/.GIT/config", &config),
+            ("wt/.git", "gitdir: ../.bare/worktrees/wt\n"),
+            (".bare/worktrees/wt/commondir", "../..\n"),
+            (".bare/config", &config),
+            (".bare/hooks/pre-commit", &hook),
             ("scripts/test", "#!/bin/sh\ntrue\n"),
             ("a", "one\n"),
         ],
@@ -38,9 +42,9 @@ const WAYS: &str = "
     try() { \"$@\" 2>/dev/null && echo \"did $*\"; }
     put() { (echo evil >$1) 2>/dev/null && echo \"wrote $1\"; }
     for f in .git/config .git/hooks/pre-commit .git/hooks/new .git/modules/sub/config sub/.git tree/.git \
-             vendor/lib/.git/config vendor/lib/.git/hooks.new vendor/odd/.GIT/config scripts/test scripts/new \
+             vendor/lib/.git/config vendor/lib/.git/hooks.new wt/.git .bare/config .bare/hooks/pre-commit .bare/new vendor/odd/.GIT/config scripts/test scripts/new \
              /proc/self/root/workspace/.git/config /proc/1/cwd/.git/config; do put $f; done
-    for d in .git sub/.git tree/.git vendor/lib/.git vendor/odd/.GIT scripts; do
+    for d in .git sub/.git tree/.git .bare vendor/lib/.git vendor/odd/.GIT scripts; do
         try mv $d aside; try rm -r $d; try chmod 777 $d; try touch $d; try ln -sfn /tmp $d; try mv aside $d
     done
     try ln .git/config linked; try mkdir .git/new; try mv .git/hooks .git/h; try truncate -s 0 .git/config
