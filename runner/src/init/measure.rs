@@ -11,6 +11,7 @@ use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{Resource, getrlimit};
 
+use super::crowd;
 use super::wire::Report;
 
 /// Everything measured before the command starts.
@@ -42,8 +43,8 @@ pub fn before() -> Vec<Report> {
         fact("workspace", workspace(Path::new("/workspace"))),
     ];
     facts.extend([
-        fact("memory_limit", cgroup("memory", "memory.limit_in_bytes", "memory.max")),
-        fact("pids_limit", pids_limit()),
+        fact("memory_limit", memory_limit()),
+        fact("pids_limit", crowd::limit().map(|most| most.to_string()).unwrap_or_default()),
         fact("cpu_quota", cpu_quota()),
     ]);
     facts
@@ -51,13 +52,11 @@ pub fn before() -> Vec<Report> {
 
 /// What the run took, measured when the command has ended.
 pub fn after(bounded: &[String]) -> Vec<Report> {
-    let events = cgroup("pids", "pids.events", "pids.events");
-    let refused = events.split(';').find_map(|line| line.strip_prefix("max ")).unwrap_or("0");
     vec![
-        fact("memory_peak", first(cgroup("memory", "memory.max_usage_in_bytes", "memory.peak"))),
+        fact("memory_peak", memory_peak()),
         fact("oom_kills", oom_kills()),
         fact("cpu_nanoseconds", cpu_nanoseconds()),
-        fact("pids_refused", refused.to_owned()),
+        fact("pids_refused", crowd::refused().to_string()),
         fact("full", full(bounded)),
     ]
 }
@@ -173,23 +172,29 @@ fn workspace(at: &Path) -> String {
 
 /// A file of our control group, in the first or the second version of them;
 /// its lines joined by `;`.
-fn cgroup(controller: &str, first: &str, second: &str) -> String {
+pub(super) fn cgroup(controller: &str, first: &str, second: &str) -> String {
     let paths =
         [format!("/sys/fs/cgroup/{controller}/{first}"), format!("/sys/fs/cgroup/{second}")];
     let text = paths.iter().find_map(|path| fs::read_to_string(path).ok()).unwrap_or_default();
     text.trim_end().replace('\n', ";")
 }
 
-/// What a control group counts; where there is none, the limit of each process
-/// is one of all of them, if they have a user namespace to themselves.
-fn pids_limit() -> String {
-    let counted = cgroup("pids", "pids.max", "pids.max");
-    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    let alone = map.split_whitespace().nth(2) == Some("1");
-    if !counted.is_empty() || !alone {
-        return counted;
+/// Whether what the control group counts is what this sandbox takes. Without a
+/// limit of its own it is somebody else's group that we happen to be in.
+fn is_counted(limit: Option<u64>) -> bool {
+    // The first version's way to say that there is none.
+    limit.is_some_and(|limit| limit < u64::MAX / 4)
+}
+
+fn memory_limit() -> String {
+    cgroup("memory", "memory.limit_in_bytes", "memory.max")
+}
+
+fn memory_peak() -> String {
+    if !is_counted(memory_limit().parse().ok()) {
+        return String::new();
     }
-    getrlimit(Resource::Nproc).maximum.map_or_else(|| "unlimited".into(), |most| most.to_string())
+    first(cgroup("memory", "memory.max_usage_in_bytes", "memory.peak"))
 }
 
 fn first(text: String) -> String {
@@ -206,6 +211,10 @@ fn cpu_quota() -> String {
 }
 
 fn cpu_nanoseconds() -> String {
+    let quota = cpu_quota();
+    if !is_counted(quota.split(' ').next().and_then(|quota| quota.parse().ok())) {
+        return waited_for(&fs::read_to_string("/proc/self/stat").unwrap_or_default());
+    }
     if let Ok(text) = fs::read_to_string("/sys/fs/cgroup/cpuacct/cpuacct.usage") {
         return text.trim().to_owned();
     }
@@ -214,7 +223,18 @@ fn cpu_nanoseconds() -> String {
     usage.map(|usage| format!("{usage}000")).unwrap_or_default()
 }
 
+/// What our children took, and theirs, as far as they have ended.
+fn waited_for(stat: &str) -> String {
+    // The name stands in brackets and may hold anything.
+    let fields = stat.rsplit(") ").next().unwrap_or_default().split(' ').skip(11).take(4);
+    let ticks: Option<u64> = fields.map(|field| field.parse::<u64>().ok()).sum();
+    ticks.map(|ticks| (ticks * A_TICK).to_string()).unwrap_or_default()
+}
+
 fn oom_kills() -> String {
+    if !is_counted(memory_limit().parse().ok()) {
+        return "0".to_owned();
+    }
     let text = cgroup("memory", "memory.oom_control", "memory.events");
     text.split(';').find_map(|line| line.strip_prefix("oom_kill ")).unwrap_or("0").to_owned()
 }
@@ -230,5 +250,19 @@ fn full(bounded: &[String]) -> String {
     if full.is_empty() { "none".into() } else { full.join(" ") }
 }
 
+/// Nanoseconds in the unit that the kernel tells programs times in.
+const A_TICK: u64 = 10_000_000;
 /// A file system with less than this left refuses the next byte.
 const A_PAGE: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_is_read_past_any_name() {
+        let stat = "1 (a) b) S 0 1 1 0 -1 4194560 1 2 3 4 5 6 70 80 20 0 3 0 9 1 2";
+        assert_eq!(waited_for(stat), ((5 + 6 + 70 + 80) * A_TICK).to_string());
+        assert_eq!(waited_for("x"), "0");
+    }
+}

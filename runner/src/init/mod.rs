@@ -15,6 +15,7 @@
 //! Nothing here needs more than the standard library and system calls: the
 //! program is one file in an image that may hold nothing else.
 
+mod crowd;
 pub mod measure;
 pub mod supervise;
 pub mod wire;

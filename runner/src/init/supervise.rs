@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, exit};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ use rustix::process::{
     set_dumpable_behavior, wait,
 };
 
-use super::measure;
 use super::wire::{End, Order, Report};
+use super::{crowd, measure};
 
 /// What the first process was told on its command line.
 #[derive(Debug, Eq, PartialEq)]
@@ -52,10 +52,16 @@ pub fn supervise(charge: Charge) -> i32 {
     let voice = Voice(Arc::new(Mutex::new(runner)));
 
     voice.say_all(measure::before());
+    crowd::watch();
     voice.say(&Report::Ready);
     if !matches!(next_order(&mut orders), Some(Order::Go)) {
         return REFUSED;
     }
+    // Our threads come first: a command may leave no room for them.
+    let overdue = Arc::new(AtomicBool::new(false));
+    keep_deadline(&charge, &overdue);
+    let (started, begins) = mpsc::channel();
+    obey(orders, begins, charge.detached);
     let child = match start(&charge.command) {
         Ok(child) => child,
         Err(end) => {
@@ -64,9 +70,8 @@ pub fn supervise(charge: Charge) -> i32 {
             return code;
         }
     };
-    let overdue = Arc::new(AtomicBool::new(false));
-    keep_deadline(&charge, &overdue);
-    obey(orders, child, charge.detached);
+    // Whoever waits for it is a thread of ours, which does not end before us.
+    started.send(child).ok();
 
     let ended = reap(child);
     let end = if overdue.load(Ordering::SeqCst) { End::Deadline } else { ended };
@@ -121,8 +126,9 @@ fn keep_deadline(charge: &Charge, overdue: &Arc<AtomicBool>) {
 }
 
 /// Does what the runner says, and ends everything when nobody is there to say it.
-fn obey(mut orders: BufReader<UnixStream>, child: Pid, detached: bool) {
+fn obey(mut orders: BufReader<UnixStream>, begins: mpsc::Receiver<Pid>, detached: bool) {
     thread::spawn(move || {
+        let Ok(child) = begins.recv() else { return };
         loop {
             match next_order(&mut orders) {
                 Some(Order::Go) => {}

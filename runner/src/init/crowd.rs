@@ -1,0 +1,88 @@
+//! How many processes there may be, and whether one was refused.
+//!
+//! A control group of our own counts, and says when it refused. Where there is
+//! none, the limit is the user's: the kernel counts it in the sandbox's own user
+//! namespace and tells nobody. So it is tried, again and again, from a thread
+//! that does nothing else; what is refused to it was refused to others too.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Resource, getrlimit};
+
+use super::measure::cgroup;
+
+/// This process has one crowd around it, whoever asks.
+static REFUSED: AtomicU64 = AtomicU64::new(0);
+
+/// The most processes and threads there may be; nothing if there is no limit.
+pub(super) fn limit() -> Option<u64> {
+    of_the_group().into_iter().chain(of_the_user()).min()
+}
+
+/// How often one was refused, as far as anybody knows.
+pub(super) fn refused() -> u64 {
+    let tried = REFUSED.load(Ordering::Relaxed);
+    if !is_counted() {
+        return tried;
+    }
+    let events = cgroup("pids", "pids.events", "pids.events");
+    let counted = events.split(';').find_map(|line| line.strip_prefix("max ")?.parse().ok());
+    counted.unwrap_or(0).max(tried)
+}
+
+/// Begins to watch, where the kernel does not.
+pub(super) fn watch() {
+    if of_the_user().is_none() || is_counted() {
+        return;
+    }
+    thread::spawn(|| {
+        loop {
+            thread::sleep(BETWEEN);
+            let tried = thread::Builder::new().stack_size(LITTLE).spawn(|| {});
+            if tried.is_err_and(|err| err.kind() == ErrorKind::WouldBlock) {
+                REFUSED.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+}
+
+/// Whether the control group's limit is the one that is met first. One that is
+/// wider was made for more than this sandbox.
+fn is_counted() -> bool {
+    of_the_group().is_some_and(|group| of_the_user().is_none_or(|user| group <= user))
+}
+
+fn of_the_group() -> Option<u64> {
+    cgroup("pids", "pids.max", "pids.max").parse().ok()
+}
+
+/// The user's limit, where it is this sandbox's alone: in a user namespace of
+/// its own. Elsewhere the same user's other processes count too.
+fn of_the_user() -> Option<u64> {
+    let map = fs::read_to_string("/proc/self/uid_map").ok()?;
+    if is_the_hosts(&map) { None } else { getrlimit(Resource::Nproc).maximum }
+}
+
+fn is_the_hosts(map: &str) -> bool {
+    map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+/// Short enough to see a bomb go off, and one in a thousand of a processor.
+const BETWEEN: Duration = Duration::from_millis(10);
+const LITTLE: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_others_share_is_none_of_the_sandboxs() {
+        assert!(is_the_hosts("         0          0 4294967295\n"));
+        let own = "         0          1       1777\n      1777          0          1\n";
+        assert!(!is_the_hosts(own));
+    }
+}
