@@ -5,7 +5,8 @@
 
 use super::docker::Docker;
 use super::namespaces::Namespaces;
-use super::{Backend, BackendError, Step};
+use super::podman::Podman;
+use super::{Backend, BackendError};
 use crate::request::BackendKind;
 
 /// A backend that answers.
@@ -23,11 +24,7 @@ pub async fn open(kind: BackendKind) -> Result<Opened, BackendError> {
         BackendKind::Auto => auto().await,
         BackendKind::Docker => Docker::connect().await.map(|docker| chosen(Box::new(docker))),
         BackendKind::Namespaces => Namespaces::open().map(|here| chosen(Box::new(here))),
-        BackendKind::Podman => Err(BackendError {
-            backend: kind.name(),
-            step: Step::Connect,
-            source: anyhow::anyhow!("this build has no backend `{}`", kind.name()),
-        }),
+        BackendKind::Podman => Podman::connect().await.map(|podman| chosen(Box::new(podman))),
     }
 }
 
@@ -38,6 +35,11 @@ async fn auto() -> Result<Opened, BackendError> {
         Ok(docker) => return Ok(Opened { backend: Box::new(docker), why: None }),
         Err(err) => err,
     };
+    // Only one that is served already: to have a program is not to have set it up.
+    if let Some(podman) = Podman::served().await {
+        let why = "no Docker engine answers, but Podman does".to_owned();
+        return Ok(Opened { backend: Box::new(podman), why: Some(why) });
+    }
     match Namespaces::open() {
         Ok(here) => Ok(Opened {
             backend: Box::new(here),
@@ -55,6 +57,12 @@ pub async fn all() -> Vec<Box<dyn Backend>> {
     let mut found: Vec<Box<dyn Backend>> = Vec::new();
     if let Ok(docker) = Docker::connect().await {
         found.push(Box::new(docker));
+    }
+    // To ask it where it never made anything would only cost time.
+    if Podman::is_used()
+        && let Ok(podman) = Podman::connect().await
+    {
+        found.push(Box::new(podman));
     }
     if let Ok(here) = Namespaces::open() {
         found.push(Box::new(here));

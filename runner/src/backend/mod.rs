@@ -12,6 +12,7 @@ mod choose;
 pub mod docker;
 mod engine;
 pub mod namespaces;
+pub mod podman;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};

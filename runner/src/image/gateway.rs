@@ -14,8 +14,13 @@ use futures_util::StreamExt as _;
 
 use super::program::must_be_static;
 
-/// Makes sure that there is an image of `program`, and returns its name.
-pub async fn ensure(api: &bollard::Docker, program: &Path) -> anyhow::Result<String> {
+/// Makes sure that there is an image of `program`, and returns its name, which
+/// begins with `registry`.
+pub async fn ensure(
+    api: &bollard::Docker,
+    program: &Path,
+    registry: &str,
+) -> anyhow::Result<String> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     must_be_static(program, &bytes)?;
     let mut digest = Context::new(&SHA256);
@@ -23,7 +28,7 @@ pub async fn ensure(api: &bollard::Docker, program: &Path) -> anyhow::Result<Str
     digest.update(DOCKERFILE.as_bytes());
     let digest = digest.finish();
     let digest: String = digest.as_ref().iter().take(8).map(|b| format!("{b:02x}")).collect();
-    let name = format!("sluice/gateway:{digest}");
+    let name = format!("{registry}sluice/gateway:{digest}");
     if api.inspect_image(&name).await.is_ok() {
         return Ok(name);
     }

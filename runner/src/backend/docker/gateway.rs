@@ -5,16 +5,12 @@ use bollard::models::{
     HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountType, NetworkConnectRequest,
     ResourcesUlimits,
 };
-use bollard::query_parameters::{
-    AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, StartContainerOptions,
-};
-
-use futures_util::StreamExt as _;
+use bollard::query_parameters::CreateContainerOptionsBuilder;
 
 use super::labels::{Names, labels};
 use super::sandbox::map;
-use super::{Docker, broken, egress, failed};
-use crate::backend::{BackendError, GatewayFiles, GatewayHandle, GatewayLog, Network, Step};
+use super::{Docker, broken, egress, failed, streams};
+use crate::backend::{BackendError, GatewayFiles, GatewayHandle, Network, Step};
 use crate::image;
 use crate::plan::Plan;
 
@@ -25,7 +21,7 @@ pub(super) async fn start(
     network: &Network,
     files: &GatewayFiles,
 ) -> Result<GatewayHandle, BackendError> {
-    let image = image::gateway::ensure(&docker.engine.api, &files.program)
+    let image = image::gateway::ensure(&docker.engine.api, &files.program, "")
         .await
         .map_err(|err| broken(Step::BuildImage, err))?;
     let names = Names::of(&plan.run);
@@ -56,33 +52,7 @@ pub(super) async fn start(
         .await
         .map_err(failed(Step::StartGateway))?;
 
-    let options = AttachContainerOptionsBuilder::new()
-        .stream(true)
-        .stdin(true)
-        .stdout(true)
-        .stderr(true)
-        .build();
-    let attached = docker
-        .engine
-        .api
-        .attach_container(&names.gateway, Some(options))
-        .await
-        .map_err(failed(Step::StartGateway))?;
-    docker
-        .engine
-        .api
-        .start_container(&names.gateway, None::<StartContainerOptions>)
-        .await
-        .map_err(failed(Step::StartGateway))?;
-    let log = GatewayLog::default();
-    let (mut said, listener) = (attached.output, log.clone());
-    tokio::spawn(async move {
-        while let Some(Ok(piece)) = said.next().await {
-            listener.add(&piece.into_bytes());
-        }
-        listener.end();
-    });
-    Ok(GatewayHandle { lifeline: attached.input, log })
+    streams::start_gateway(&docker.engine, &names.gateway).await
 }
 
 fn container(plan: &Plan, files: &GatewayFiles, image: String) -> ContainerCreateBody {

@@ -1,4 +1,4 @@
-//! Starting a sandbox, and what flows in and out of it.
+//! Starting a container, and what flows in and out of it.
 
 use bollard::container::LogOutput;
 use bollard::query_parameters::{
@@ -8,7 +8,10 @@ use bollard::query_parameters::{
 use futures_util::StreamExt as _;
 
 use super::{Engine, status};
-use crate::backend::{BackendError, Chunk, Ended, Sandbox, Side, Step, Streams, TerminalSize};
+use crate::backend::{
+    BackendError, Chunk, Ended, GatewayHandle, GatewayLog, Sandbox, Side, Step, Streams,
+    TerminalSize,
+};
 use crate::plan::Plan;
 
 /// Attaches first and starts second: nothing that is printed is missed.
@@ -41,6 +44,38 @@ pub(in crate::backend) async fn start(
     };
     let output = attached.output.map(move |piece| piece.map(chunk).map_err(broke));
     Ok(Streams { input: attached.input, output: output.boxed() })
+}
+
+/// The same for a gateway: its input is its lifeline, what it prints is its log.
+pub(in crate::backend) async fn start_gateway(
+    engine: &Engine,
+    name: &str,
+) -> Result<GatewayHandle, BackendError> {
+    let options = AttachContainerOptionsBuilder::new()
+        .stream(true)
+        .stdin(true)
+        .stdout(true)
+        .stderr(true)
+        .build();
+    let attached = engine
+        .api
+        .attach_container(name, Some(options))
+        .await
+        .map_err(engine.failed(Step::StartGateway))?;
+    engine
+        .api
+        .start_container(name, None::<StartContainerOptions>)
+        .await
+        .map_err(engine.failed(Step::StartGateway))?;
+    let log = GatewayLog::default();
+    let (mut said, listener) = (attached.output, log.clone());
+    tokio::spawn(async move {
+        while let Some(Ok(piece)) = said.next().await {
+            listener.add(&piece.into_bytes());
+        }
+        listener.end();
+    });
+    Ok(GatewayHandle { lifeline: attached.input, log })
 }
 
 fn chunk(piece: LogOutput) -> Chunk {

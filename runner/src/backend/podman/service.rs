@@ -1,0 +1,178 @@
+//! Podman has no daemon: where nobody serves its interface, we do for as long as
+//! we need it.
+//!
+//! It leaves by itself when we are gone, however we went: it stays only while
+//! somebody asks, and we hold one question open ([`Libpod::listen`]).
+
+use std::fs::{self, DirBuilder};
+use std::io::Read as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::time;
+
+use super::libpod::{Libpod, Listener};
+use crate::backend::GatewayLog;
+use crate::place::{self, Variable};
+
+/// A Podman that serves us alone, and leaves with us.
+#[derive(Debug)]
+pub(super) struct Service {
+    child: Child,
+    socket: PathBuf,
+    _held: Listener,
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // One that is gone already is as good.
+        kill_process(Pid::from_child(&self.child), Signal::TERM).ok();
+        let deadline = Instant::now() + ENDING;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > deadline {
+                drop(self.child.kill());
+            }
+            thread::sleep(A_MOMENT);
+        }
+        drop(fs::remove_file(&self.socket));
+    }
+}
+
+/// Who serves Podman's interface here.
+#[derive(Debug)]
+pub(super) enum Served {
+    ByOthers(Libpod),
+    ByUs(Libpod, Service),
+}
+
+impl Served {
+    pub(super) fn split(self) -> (Libpod, Option<Service>) {
+        match self {
+            Self::ByOthers(libpod) => (libpod, None),
+            Self::ByUs(libpod, service) => (libpod, Some(service)),
+        }
+    }
+}
+
+/// Finds whoever serves it, else serves it.
+pub(super) async fn reach(variable: Variable<'_>) -> anyhow::Result<Served> {
+    match served(variable).await? {
+        Some(libpod) => Ok(Served::ByOthers(libpod)),
+        None => serve(variable).await,
+    }
+}
+
+/// Finds whoever serves it.
+pub(super) async fn served(variable: Variable<'_>) -> anyhow::Result<Option<Libpod>> {
+    if let Some(told) = variable("CONTAINER_HOST").filter(|told| !told.is_empty()) {
+        let told = told.to_string_lossy().into_owned();
+        let Some(path) = told.strip_prefix("unix://") else {
+            bail!(
+                "CONTAINER_HOST is `{told}`, but the files of a sandbox are mounted from this \
+                 machine, so only `unix://` and a path will do"
+            );
+        };
+        let libpod = Libpod::at(path);
+        libpod.get("/_ping").await.context("CONTAINER_HOST names no Podman that answers")?;
+        return Ok(Some(libpod));
+    }
+    let usual = Libpod::at(usual_socket(variable));
+    // On a machine with control groups of both versions, only one of the two
+    // programs that Podman may use starts anything.
+    let answers = !is_hybrid() && usual.get("/_ping").await.is_ok();
+    Ok(answers.then_some(usual))
+}
+
+fn usual_socket(variable: Variable<'_>) -> PathBuf {
+    let base = match place::absolute(variable, "XDG_RUNTIME_DIR") {
+        Some(base) if !rustix::process::geteuid().is_root() => base,
+        Some(_) | None => PathBuf::from("/run"),
+    };
+    base.join("podman/podman.sock")
+}
+
+/// Whether control groups of the first and the second version are both there.
+fn is_hybrid() -> bool {
+    Path::new("/sys/fs/cgroup/unified/cgroup.procs").exists()
+}
+
+async fn serve(variable: Variable<'_>) -> anyhow::Result<Served> {
+    let folder = place::runtime(variable);
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder)
+        .with_context(|| format!("cannot make {}", folder.display()))?;
+    forget_the_dead(&folder);
+    let socket = folder.join(format!("{PREFIX}{}.sock", std::process::id()));
+    drop(fs::remove_file(&socket));
+
+    let mut podman = Command::new("podman");
+    // The other one does not start where both versions of control groups are.
+    if is_hybrid() {
+        podman.args(["--runtime", "runc"]);
+    }
+    let mut child = podman
+        .args(["system", "service", "--time", LINGERS])
+        .arg(format!("unix://{}", socket.display()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        // Ctrl-C is for the command in the sandbox, not for this.
+        .process_group(0)
+        .spawn()
+        .context("there is no program `podman`; install Podman 4 or newer")?;
+    let log = GatewayLog::default();
+    if let Some(mut said) = child.stderr.take() {
+        let log = log.clone();
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = said.read(&mut buffer) {
+                log.add(buffer.get(..length).unwrap_or_default());
+            }
+        });
+    }
+    let libpod = Libpod::at(&socket);
+    let deadline = Instant::now() + STARTING;
+    loop {
+        if let Ok(held) = libpod.listen().await {
+            return Ok(Served::ByUs(libpod, Service { child, socket, _held: held }));
+        }
+        if let Some(ended) = child.try_wait().context("cannot wait for `podman`")? {
+            bail!("`podman system service` ended ({ended}): {}", log.text().trim());
+        }
+        if Instant::now() > deadline {
+            // It ends by itself: nobody asks it anything.
+            bail!("`podman system service` does not answer: {}", log.text().trim());
+        }
+        time::sleep(A_MOMENT).await;
+    }
+}
+
+/// Removes the sockets of those who were killed.
+fn forget_the_dead(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        let refused = || {
+            let refused = UnixStream::connect(entry.path()).err();
+            refused.is_some_and(|err| err.kind() == std::io::ErrorKind::ConnectionRefused)
+        };
+        if ours && refused() {
+            drop(fs::remove_file(entry.path()));
+        }
+    }
+}
+
+const PREFIX: &str = "podman-";
+/// Seconds without a question after which it leaves.
+const LINGERS: &str = "5";
+const ENDING: Duration = Duration::from_secs(2);
+const STARTING: Duration = Duration::from_secs(30);
+const A_MOMENT: Duration = Duration::from_millis(20);
