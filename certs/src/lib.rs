@@ -38,7 +38,7 @@ pub use cache::Leaves;
 pub use directory::{DirectoryError, Unsuitable};
 pub use kit::{Kit, KitError, PublicRoots};
 pub use mint::{Leaf, Mint, MintError};
-pub use roots::{Roots, RootsError, Upstream};
+pub use roots::{Roots, RootsError, Upstream, system_pem};
 pub use serve::{Alpn, Serving};
 pub use subject::{Subject, SubjectError};
 

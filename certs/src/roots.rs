@@ -140,6 +140,19 @@ fn store(roots: &Roots) -> Result<RootCertStore, RootsError> {
     if store.is_empty() { Err(RootsError::Empty) } else { Ok(store) }
 }
 
+/// The roots of this machine's distribution as PEM, for a gateway that stands
+/// where there are none; nothing if there is no bundle. The odd certificate
+/// that no strict parser takes is left out, as with `system`.
+pub fn system_pem() -> Option<String> {
+    let takes = |root: &CertificateDer<'_>| {
+        RootCertStore::empty().add(root.clone().into_owned()).is_ok()
+    };
+    let roots = read(&system::bundle()?).ok()?;
+    let text: String =
+        roots.iter().filter(|root| takes(root)).map(|root| crate::pem::certificate(root)).collect();
+    Some(text).filter(|text| !text.is_empty())
+}
+
 /// Every certificate in a PEM file; at least one.
 pub(crate) fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> {
     let bytes = std::fs::read(path)

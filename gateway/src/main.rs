@@ -93,7 +93,7 @@ fn main() -> ExitCode {
 fn run(args: &Args, inherited: Inherited) -> Result<(), Failure> {
     log_to_stderr(args)?;
     let mut config = config::load(&args.config)?;
-    config.observe = args.observe;
+    config.observe |= args.observe;
     if args.check {
         println!("{}", check(&config)?);
         return Ok(());

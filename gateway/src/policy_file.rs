@@ -9,13 +9,14 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use audit::Digest;
-use policies::{Beyond, Policy, Problems, RunOverrides, Source, Sources};
+use policies::{Beyond, Policy, Problems, Registries, RunOverrides, Source, Sources};
 
 /// Where the policy is read from, and how it is to be taken.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyFile {
     path: PathBuf,
     observe: bool,
+    registries: Registries,
 }
 
 /// A policy that can take effect, and what records call it.
@@ -42,7 +43,12 @@ pub enum PolicyError {
 impl PolicyFile {
     /// `observe` asks for observing, which the policy must permit.
     pub(crate) fn new(path: PathBuf, observe: bool) -> Self {
-        Self { path, observe }
+        Self { path, observe, registries: Registries::default() }
+    }
+
+    /// What rules mean that name no registry.
+    pub(crate) fn with_registries(self, registries: Registries) -> Self {
+        Self { registries, ..self }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -61,7 +67,11 @@ impl PolicyFile {
     }
 
     fn read_source(&self, source: &Source) -> Result<ReadPolicy, PolicyError> {
-        let beside = Beside { main: Path::new(&*source.name), base: &self.path };
+        let beside = Beside {
+            main: Path::new(&*source.name),
+            base: &self.path,
+            registries: &self.registries,
+        };
         let policy = policies::read(source, &beside)?;
         let wanted = RunOverrides { observe: self.observe, ..RunOverrides::default() };
         let policy = policy.for_run(&wanted).map_err(PolicyError::Beyond)?;
@@ -74,6 +84,7 @@ struct Beside<'p> {
     /// The name of the text that is read, which need not be a file.
     main: &'p Path,
     base: &'p Path,
+    registries: &'p Registries,
 }
 
 impl Sources for Beside<'_> {
@@ -88,6 +99,10 @@ impl Sources for Beside<'_> {
             other => other.to_string(),
         })?;
         Ok(Source::new(path.display().to_string(), text))
+    }
+
+    fn registries(&self) -> Registries {
+        self.registries.clone()
     }
 }
 
@@ -153,6 +168,30 @@ mod tests {
         let (_directory, file) = written(&[]);
         let err = file.read().expect_err("there is none").to_string();
         assert!(err.starts_with("cannot read the policy /"), "{err}");
+    }
+
+    #[test]
+    fn a_rule_without_a_registry_means_the_one_we_were_told() {
+        let rule = "version: 1\nnet: {enabled: true, allow: [{pip: [six]}]}\n";
+        let (_directory, file) = written(&[("p.yaml", rule)]);
+        let url = |text| policies::RegistryUrl::parse(text).expect("it is one");
+        let told = Registries {
+            pip: vec![url("https://index.test/simple")],
+            pip_files: vec![url("https://files.test/")],
+            ..Registries::default()
+        };
+        let file = file.with_registries(told);
+        let policy = file.read().unwrap_or_else(|err| panic!("{err}")).policy;
+        for (asked, answer) in [
+            ("https://index.test/simple/six/", "allow: net.allow[0]"),
+            ("https://files.test/a/b/six-1.0-py3-none-any.whl", "allow: net.allow[0]"),
+            ("https://files.test/a/b/evil-1.0-py3-none-any.whl", "deny: no rule"),
+            ("https://index.test/simple/evil/", "deny: no rule"),
+        ] {
+            let asked = policies::Asked::new("GET", asked).expect("it is a request");
+            let decided = policy.decide(&asked.question()).to_string();
+            assert!(decided.starts_with(answer), "{decided}");
+        }
     }
 
     #[test]

@@ -153,7 +153,8 @@ async fn build(
     log: Log,
     mut inherited: Inherited,
 ) -> Result<Server, StartError> {
-    let policy_file = PolicyFile::new(config.policy.clone(), config.observe);
+    let policy_file = PolicyFile::new(config.policy.clone(), config.observe)
+        .with_registries(config.registries.clone());
     let ReadPolicy { policy, hash } = read_policy(&policy_file, &log).await?;
     let tls = Serving::new(Arc::new(authority(&config)?))?;
     let dialer = Dialer::new(config.upstream)?;

@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::authority::Destination;
+use crate::capability::PythonPackage;
 use crate::decide::{Admission, Question, Rules};
 use crate::document::{Expectation, Mode, MountMode, ScanAction, SecretFrom, Workspace};
 use crate::glob::FileGlob;
 use crate::names::{HeaderName, RelativePath, SandboxPath, SecretName};
 use crate::pattern::HostPattern;
 use crate::reach::Reach;
-use crate::rule::Rule;
+use crate::rule::{Paths, Rule};
 use crate::units::{Cpus, Size, Span};
 use crate::verdict::{Decision, Reason};
 
@@ -174,6 +175,15 @@ impl Policy {
     /// request is held to its own rule's reach besides.
     pub fn reach_of(&self, to: &Destination) -> Reach {
         self.net.rules.reach_of(to)
+    }
+
+    /// The Python packages that rules of this policy name.
+    pub fn python_packages(&self) -> impl Iterator<Item = &PythonPackage> {
+        let paths = self.rules().flat_map(|rule| &rule.shapes).map(|shape| &shape.paths);
+        paths.flat_map(|paths| match paths {
+            Paths::PythonFiles(files) => files.packages(),
+            Paths::Any | Paths::Patterns(_) => &[],
+        })
     }
 
     /// Every rule, the policy's own first.

@@ -26,6 +26,13 @@ pub fn runs(state: &Path) -> PathBuf {
     state.join("runs")
 }
 
+/// What can be found again: `$XDG_CACHE_HOME/sluice`, else `~/.cache/sluice`.
+pub fn cache(variable: Variable<'_>) -> Option<PathBuf> {
+    let base = absolute(variable, "XDG_CACHE_HOME")
+        .or_else(|| absolute(variable, "HOME").map(|home| home.join(".cache")))?;
+    Some(base.join("sluice"))
+}
+
 /// The key that this installation seals evidence with.
 pub fn key(state: &Path) -> PathBuf {
     state.join("keys").join("seal.pem")

@@ -310,6 +310,7 @@ fn environment(
         set.extend(kit.set.into_iter().map(|(name, value)| (name.to_owned(), value)));
         unset.extend(kit.unset.into_iter().map(str::to_owned));
         notes.extend(kit.kept.iter().map(ToString::to_string));
+        set.extend(request.tools.iter().cloned());
     }
     // What a person said stands last and wins.
     set.retain(|(name, _)| !request.environment.iter().any(|(chosen, _)| chosen == name));

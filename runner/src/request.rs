@@ -42,6 +42,9 @@ pub struct Request {
     pub defaults: ProcLimits,
     /// Variables that a person chose for the command.
     pub environment: Vec<(String, String)>,
+    /// What package managers are told, so that they mean the registry the
+    /// policy means.
+    pub tools: Vec<(String, String)>,
     /// Where the evidence of all runs is.
     pub runs: PathBuf,
     /// The files of the policy, by the names it knows them by.

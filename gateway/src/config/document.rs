@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use policies::yaml::Spanned;
-use policies::{Name, Span};
+use policies::{Name, Registries, RegistryUrl, Span};
 use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
 
 use super::Listen;
@@ -37,6 +37,27 @@ pub(super) struct Document {
     #[serde(default)]
     pub(super) upstream: UpstreamSection,
     pub(super) topology: Option<Topology>,
+    #[serde(default)]
+    pub(super) observe: bool,
+    #[serde(default)]
+    pub(super) registries: RegistriesSection,
+}
+
+/// What this machine's package managers are set up to use, for rules that name
+/// no registry. The gateway cannot look: it stands elsewhere.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RegistriesSection {
+    npm: Vec<RegistryUrl>,
+    pip: Vec<RegistryUrl>,
+    pip_files: Vec<RegistryUrl>,
+}
+
+impl RegistriesSection {
+    pub(super) fn resolve(self) -> Registries {
+        let Self { npm, pip, pip_files } = self;
+        Registries { npm, pip, pip_files }
+    }
 }
 
 /// What the gateway stands between.

@@ -22,7 +22,7 @@ use std::time::Duration;
 use std::{env, fs, io, path};
 
 use policies::yaml::{self, Spanned};
-use policies::{Problems, Source};
+use policies::{Problems, Registries, Source};
 
 use crate::dial::Settings;
 use crate::limits::Bounds;
@@ -39,6 +39,8 @@ pub struct Config {
     pub policy: PathBuf,
     /// Let pass what no rule names, and record it, where the policy permits that.
     pub observe: bool,
+    /// What rules mean that name no registry.
+    pub registries: Registries,
     pub topology: Topology,
     pub listen: Listen,
     pub dns: Dns,
@@ -111,8 +113,20 @@ pub fn read(source: &Source, base: &Path) -> Result<Config, Problems> {
 
 fn resolve(document: Document, source: &Source, base: &Path) -> Result<Config, Problems> {
     let mut problems = Problems::default();
-    let Document { run, policy, listen, dns, control, audit, ca, limits, upstream, topology } =
-        document;
+    let Document {
+        run,
+        policy,
+        listen,
+        dns,
+        control,
+        audit,
+        ca,
+        limits,
+        upstream,
+        topology,
+        observe,
+        registries,
+    } = document;
 
     let answer = dns.answer.map(|AnswerAddress(address)| address);
     let listen = listen.map(|Spanned { at, value }| {
@@ -152,7 +166,8 @@ fn resolve(document: Document, source: &Source, base: &Path) -> Result<Config, P
     problems.or(Config {
         run: run.as_str().to_owned(),
         policy: base.join(policy),
-        observe: false,
+        observe,
+        registries: registries.resolve(),
         topology: topology.unwrap_or_else(|| topology_of(&listen)),
         listen,
         dns: Dns {

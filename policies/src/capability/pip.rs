@@ -69,6 +69,10 @@ pub(crate) struct PythonFiles {
 }
 
 impl PythonFiles {
+    pub(crate) fn packages(&self) -> &[PythonPackage] {
+        &self.packages
+    }
+
     pub(crate) fn matches(&self, path: &RequestPath) -> bool {
         let path = path.as_str();
         let Some(rest) = path.strip_prefix(self.below.as_str()) else { return false };

@@ -71,8 +71,16 @@ from_text!(
 /// The registries that the package managers of this machine are set up to use.
 ///
 /// A fact about the machine, found by whoever calls: this crate reads nothing.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Registries {
     pub npm: Vec<RegistryUrl>,
     pub pip: Vec<RegistryUrl>,
+    /// Where `pip`'s indexes keep their files, if that is another host.
+    pub pip_files: Vec<RegistryUrl>,
+}
+
+impl Registries {
+    pub fn is_empty(&self) -> bool {
+        self.npm.is_empty() && self.pip.is_empty()
+    }
 }

@@ -155,10 +155,15 @@ impl Context<'_> {
             }
             return (Vec::new(), Some(missing));
         }
+        // Where this machine's index keeps its files says nothing about another.
+        let files = match (&fields.registry, fields.files.as_slice()) {
+            (None, []) => &self.registries.pip_files,
+            (_, written) => written,
+        };
         let mut shapes = Vec::new();
         for registry in registries {
             let expanded = match (&fields.pip, &fields.npm) {
-                (Some(packages), _) => expand_pip(packages, registry, &fields.files),
+                (Some(packages), _) => expand_pip(packages, registry, files),
                 (None, Some(packages)) => expand_npm(packages, registry),
                 (None, None) => Ok(Vec::new()),
             };

@@ -16,6 +16,7 @@ impl Sources for Machine {
         Registries {
             npm: vec![url("https://npm.registry.test/")],
             pip: vec![url("https://pip.registry.test/simple/")],
+            ..Registries::default()
         }
     }
 }

@@ -27,6 +27,7 @@ pub(crate) fn request() -> Request {
         environment: Vec::new(),
         runs: PathBuf::from("/home/kim/.local/state/sluice/runs"),
         files: BTreeMap::new(),
+        tools: Vec::new(),
         notes: Vec::new(),
     }
 }

@@ -10,7 +10,7 @@ mod init;
 mod lint;
 mod presets;
 pub(crate) mod read;
-mod registries;
+pub(crate) mod registries;
 mod schema;
 mod test;
 

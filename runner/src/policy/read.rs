@@ -14,37 +14,63 @@ use policies::{Policy, Problems, Registries};
 
 use super::FILE;
 use super::files::{Files, Opened, Unreadable};
-use super::registries::{Machine, npm, pip};
+use super::registries::{Machine, Managers, npm, pip};
 use crate::exit::Failure;
 use crate::place;
 
 /// Reads the policy at `path` and what it extends, on this machine.
 pub(super) fn read(path: &Path) -> Result<Policy, Failure> {
-    read_with_files(path).map(|(policy, _)| policy)
+    let machine = Machine::this(&place::environment, projects(path));
+    read_on(path, &machine, None).map(|read| read.policy)
 }
 
-/// The same, with the files that it is made of, by the names it knows them by.
-pub(crate) fn read_with_files(path: &Path) -> Result<(Policy, FilesRead), Failure> {
-    read_on(path, &Machine::this(&place::environment, projects(path)))
+/// The same for a run, which also needs to know where files of packages are,
+/// and what its package managers are to be told.
+pub(crate) fn read_for_run(path: &Path) -> Result<ReadForRun, Failure> {
+    let machine = Machine::this(&place::environment, projects(path));
+    read_on(path, &machine, Some(place::cache(&place::environment)))
 }
 
 /// Files as they were when they were read.
 pub(crate) type FilesRead = BTreeMap<Arc<str>, Opened>;
 
-fn read_on(path: &Path, machine: &Machine<'_>) -> Result<(Policy, FilesRead), Failure> {
+/// A policy, and what was looked up for it.
+#[derive(Debug)]
+pub(crate) struct ReadForRun {
+    pub(crate) policy: Policy,
+    /// The files that it is made of, by the names it knows them by.
+    pub(crate) files: FilesRead,
+    pub(crate) managers: Managers,
+}
+
+/// Looks further than this machine only with `outside`, which says where
+/// answers are kept.
+fn read_on(
+    path: &Path,
+    machine: &Machine<'_>,
+    outside: Option<Option<PathBuf>>,
+) -> Result<ReadForRun, Failure> {
     let (first, files) = read_with(path, Registries::default())?;
-    let mut known = Registries::default();
+    let mut managers = Managers::default();
     if misses_registry(&first, "pip") {
-        known.pip = pip::registries(machine);
+        managers.add_pip(pip::registries(machine));
     }
     if misses_registry(&first, "npm") {
-        known.npm = npm::registries(machine);
+        managers.add_npm(npm::registries(machine));
     }
-    if known.pip.is_empty() && known.npm.is_empty() {
-        return Ok((first?, files));
+    if managers.registries.is_empty() {
+        return Ok(ReadForRun { policy: first?, files, managers });
     }
-    let (second, files) = read_with(path, known)?;
-    Ok((second?, files))
+    let (second, files) = read_with(path, managers.registries.clone())?;
+    let second = second?;
+    let Some(cache) = outside else {
+        return Ok(ReadForRun { policy: second, files, managers });
+    };
+    if !managers.find_files(second.python_packages().next(), machine, cache.as_deref()) {
+        return Ok(ReadForRun { policy: second, files, managers });
+    }
+    let (third, files) = read_with(path, managers.registries.clone())?;
+    Ok(ReadForRun { policy: third?, files, managers })
 }
 
 /// The outer failure is the disk's, the inner one the policy's.
@@ -128,7 +154,7 @@ mod tests {
             projects: Vec::new(),
             tools: Box::new(&tools),
         };
-        let (policy, _) = read_on(&file, &machine).unwrap();
+        let policy = read_on(&file, &machine, None).unwrap().policy;
         let decision = policy.decide(&Asked::new("GET", url).unwrap().question()).to_string();
         (decision, tools.0.get())
     }

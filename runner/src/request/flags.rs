@@ -169,13 +169,14 @@ impl RunFlags {
         let here = Path::new(crate::policy::FILE);
         let file = self.policy.clone().or_else(|| config.policy.clone());
         let file = file.or_else(|| here.exists().then(|| here.to_owned()));
-        let UnderPolicy { policy, files, texts } = match &file {
+        let UnderPolicy { policy, files, texts, managers } = match &file {
             Some(file) => from_file(file, &wanted)?,
             None => {
                 notes.push(without_policy(&wanted));
                 from_flags(&wanted)?
             }
         };
+        notes.extend(managers.notes);
         let Owners { user, disk: owner, strangers } = owners(&workspace, variable);
         if let Some(why) = strangers.filter(|_| self.mode.as_deref() != Some("none")) {
             notes.push(format!(
@@ -198,11 +199,15 @@ impl RunFlags {
             mode: self.mode.as_deref().and_then(mode),
             defaults: config.limits.clone(),
             environment: environment(&self.env, variable)?,
+            tools: managers.environment,
             runs: place::runs(&state),
             files,
             notes,
         };
-        let upstream = Upstream { pins: self.pins.clone(), roots: self.trust.clone() };
+        let mut roots = self.trust.clone();
+        roots.extend(managers.authorities);
+        let upstream =
+            Upstream { pins: self.pins.clone(), roots, registries: managers.registries };
         Ok(Understood { request, policy, gateway_policy: texts, upstream, state })
     }
 }

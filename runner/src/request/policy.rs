@@ -14,7 +14,8 @@ use policies::{HostPattern, NoFiles, Policy, RunOverrides, Source};
 
 use crate::exit::Failure;
 use crate::policy::files::Opened;
-use crate::policy::read;
+use crate::policy::read::{self, ReadForRun};
+use crate::policy::registries::Managers;
 
 /// A policy, and how to write it down for somebody else.
 #[derive(Debug)]
@@ -23,11 +24,12 @@ pub(super) struct UnderPolicy {
     pub(super) files: BTreeMap<Arc<str>, Opened>,
     /// Where each text goes, the first one first.
     pub(super) texts: Vec<(PathBuf, Arc<str>)>,
+    pub(super) managers: Managers,
 }
 
 /// The policy in the file at `path`, and what this run wants beyond it.
 pub(super) fn from_file(path: &Path, wanted: &RunOverrides) -> Result<UnderPolicy, Failure> {
-    let (policy, files) = read::read_with_files(path)?;
+    let ReadForRun { policy, files, managers } = read::read_for_run(path)?;
     let policy = policy.for_run(wanted).map_err(|beyond| {
         let beyond: Vec<_> = beyond.iter().map(ToString::to_string).collect();
         Failure::Usage(format!("the policy does not permit this: {}", beyond.join("; ")))
@@ -35,7 +37,7 @@ pub(super) fn from_file(path: &Path, wanted: &RunOverrides) -> Result<UnderPolic
     let own = path.canonicalize().map_err(|err| anyhow!(err))?;
     let mut texts = vec![(PathBuf::from(FIRST), extending(&kept_at(&own), wanted).into())];
     texts.extend(files.values().map(|file| (kept_at(&file.path), Arc::clone(&file.text))));
-    Ok(UnderPolicy { policy, files, texts })
+    Ok(UnderPolicy { policy, files, texts, managers })
 }
 
 /// Without a file the command line is the policy: the network is off unless
@@ -50,7 +52,12 @@ pub(super) fn from_flags(wanted: &RunOverrides) -> Result<UnderPolicy, Failure> 
     let text: Arc<str> = text.into();
     let mut policy = policies::read(&Source::new("the command line", Arc::clone(&text)), &NoFiles)?;
     policy.proc = wanted.proc.clone();
-    Ok(UnderPolicy { policy, files: BTreeMap::new(), texts: vec![(FIRST.into(), text)] })
+    Ok(UnderPolicy {
+        policy,
+        files: BTreeMap::new(),
+        texts: vec![(FIRST.into(), text)],
+        managers: Managers::default(),
+    })
 }
 
 fn extending(base: &Path, wanted: &RunOverrides) -> String {

@@ -12,6 +12,7 @@ use super::{Record, Report};
 use crate::evidence::ArtifactLimits;
 use crate::plan::Plan;
 use crate::request::Understood;
+use crate::settings;
 use crate::workspace::{self, ChangeLimits, Marks, Overlaid};
 
 /// Writes everything there is to write; returns what is missing.
@@ -38,7 +39,7 @@ pub(super) fn close(
 
 /// The policy's own file first, then what it extends, as they were read.
 fn policy(understood: &Understood, prepared: &Prepared) -> Result<(), String> {
-    let mut text = String::new();
+    let mut text = settings::registries_meant(&understood.upstream.registries);
     for (path, part) in &understood.gateway_policy {
         text.push_str(&format!("# {}\n{part}", path.display()));
         if !part.ends_with('\n') {

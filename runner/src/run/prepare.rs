@@ -127,10 +127,13 @@ pub(super) fn tell_gateway(
     let (Some(files), Some(planned)) = (&prepared.gateway, &plan.network) else { return Ok(()) };
     let folder = &files.settings;
     let upstream = &understood.upstream;
-    let text = settings::gateway_yaml(&plan.run, planned, network, upstream);
-    settings::write(&folder.join("gateway.yaml"), text.as_bytes())
-        .and_then(|()| settings::write_policy(folder, &understood.gateway_policy, upstream))
-        .map_err(failed("write the gateway's settings in", folder))
+    let write = || {
+        let roots = settings::write_roots(folder, upstream)?;
+        let text = settings::gateway_yaml(&plan.run, planned, network, upstream, &roots);
+        settings::write(&folder.join("gateway.yaml"), text.as_bytes())?;
+        settings::write_policy(folder, &understood.gateway_policy)
+    };
+    write().map_err(failed("write the gateway's settings in", folder))
 }
 
 impl Prepared {

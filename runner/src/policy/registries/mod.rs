@@ -8,7 +8,9 @@
 //! **Invariant:** nothing in a project's tree is read or run for this. A
 //! registry that an agent could choose would be a way out that it can choose.
 
+pub(super) mod file_hosts;
 mod ini;
+mod managers;
 pub(super) mod npm;
 pub(super) mod pip;
 mod tools;
@@ -20,6 +22,7 @@ use std::path::{Path, PathBuf};
 use policies::RegistryUrl;
 
 use crate::place::{self, Variable};
+pub(crate) use managers::Managers;
 pub(super) use tools::Tools;
 
 /// A configuration file larger than this is not one.
@@ -61,6 +64,44 @@ impl<'m> Machine<'m> {
         File::open(path).ok()?.take(LARGEST).read_to_string(&mut text).ok()?;
         Some(text)
     }
+}
+
+/// What a package manager is set up to use.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    /// The main one first.
+    pub(super) registries: Vec<RegistryUrl>,
+    /// Somebody set it: it is not the tool's own default.
+    pub(super) named: bool,
+    /// It was written with a user name or a password, which were dropped.
+    pub(super) withheld: bool,
+    /// The authority it is to believe, if that is set.
+    pub(super) authority: Option<PathBuf>,
+}
+
+impl Found {
+    /// Reads addresses as they were written.
+    fn new<'w>(
+        written: impl Iterator<Item = &'w String>,
+        named: bool,
+        authority: Option<String>,
+    ) -> Self {
+        let authority = authority.map(PathBuf::from).filter(|path| path.is_absolute());
+        let mut found = Self { named, authority, ..Self::default() };
+        for written in written {
+            let Some(url) = address(written) else { continue };
+            found.withheld |= has_credentials(written);
+            if !found.registries.contains(&url) {
+                found.registries.push(url);
+            }
+        }
+        found
+    }
+}
+
+fn has_credentials(written: &str) -> bool {
+    let rest = written.split_once("://").map_or("", |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().unwrap_or_default().contains('@')
 }
 
 /// Whether somebody else may have written `path`. The root is no project: to
@@ -144,7 +185,11 @@ pub(super) mod fake {
         }
 
         /// What `find` finds, with `work` being a project.
-        pub(crate) fn found(&self, find: fn(&Machine<'_>) -> Vec<RegistryUrl>) -> Vec<String> {
+        pub(crate) fn found(&self, find: fn(&Machine<'_>) -> Found) -> Vec<String> {
+            self.whole(find).registries.iter().map(RegistryUrl::to_string).collect()
+        }
+
+        pub(crate) fn whole(&self, find: fn(&Machine<'_>) -> Found) -> Found {
             let variable = |name: &str| self.variables.get(name).map(|value| value.into());
             let machine = Machine {
                 variable: &variable,
@@ -152,7 +197,7 @@ pub(super) mod fake {
                 projects: vec![self.dir.path().canonicalize().unwrap().join("work")],
                 tools: Box::new(self.tools.clone()),
             };
-            find(&machine).iter().map(RegistryUrl::to_string).collect()
+            find(&machine)
         }
     }
 }

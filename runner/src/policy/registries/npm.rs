@@ -6,14 +6,13 @@
 
 use std::path::PathBuf;
 
-use policies::RegistryUrl;
-
 use super::ini::{Indented, settings};
-use super::{Machine, address};
+use super::{Found, Machine};
 
 /// The registries npm is set up to use, the main one first.
-pub(in crate::policy) fn registries(machine: &Machine<'_>) -> Vec<RegistryUrl> {
+pub(in crate::policy) fn registries(machine: &Machine<'_>) -> Found {
     let mut main = from_environment(machine, "registry");
+    let mut authority = from_environment(machine, "cafile");
     let mut scoped = Vec::new();
     for path in files(machine) {
         let Some(text) = machine.read(&path) else { continue };
@@ -23,20 +22,17 @@ pub(in crate::policy) fn registries(machine: &Machine<'_>) -> Vec<RegistryUrl> {
             let value = expanded(&setting.value, machine);
             if setting.key == "registry" {
                 here = value;
+            } else if setting.key == "cafile" {
+                authority = authority.or(value);
             } else if setting.key.starts_with('@') && setting.key.ends_with(":registry") {
                 scoped.extend(value);
             }
         }
         main = main.or(here);
     }
+    let named = main.is_some();
     let main = main.or_else(|| machine.tools.ask("npm", &["config", "get", "registry"]));
-    let mut found = Vec::new();
-    for url in main.iter().chain(&scoped).filter_map(|url| address(url)) {
-        if !found.contains(&url) {
-            found.push(url);
-        }
-    }
-    found
+    Found::new(main.iter().chain(&scoped), named, authority)
 }
 
 /// npm takes its variables in either case.

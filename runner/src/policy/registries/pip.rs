@@ -6,14 +6,12 @@
 
 use std::path::PathBuf;
 
-use policies::RegistryUrl;
-
 use super::ini::{Indented, Setting, settings};
-use super::{Machine, address};
+use super::{Found, Machine};
 use crate::place;
 
 /// The indexes pip is set up to use, the main one first.
-pub(in crate::policy) fn registries(machine: &Machine<'_>) -> Vec<RegistryUrl> {
+pub(in crate::policy) fn registries(machine: &Machine<'_>) -> Found {
     let mut configured = from_environment(machine);
     for path in files(machine) {
         if let Some(text) = machine.read(&path) {
@@ -21,24 +19,19 @@ pub(in crate::policy) fn registries(machine: &Machine<'_>) -> Vec<RegistryUrl> {
         }
     }
     if configured.no_index == Some(true) {
-        return Vec::new();
+        return Found::default();
     }
     if configured.index.is_none() {
         // What we could not see: the settings of this Python, then its default.
         let listed = machine.tools.ask("python3", &["-I", "-m", "pip", "config", "list"]);
         configured.complete_with(from_listing(&listed.unwrap_or_default()));
     }
+    let named = configured.index.is_some() || configured.extra.is_some();
     if configured.index.is_none() {
         configured.index = machine.tools.ask("python3", &["-I", "-c", OWN_DEFAULT]);
     }
     let urls = configured.index.iter().chain(configured.extra.iter().flatten());
-    let mut found = Vec::new();
-    for url in urls.filter_map(|url| address(url)) {
-        if !found.contains(&url) {
-            found.push(url);
-        }
-    }
-    found
+    Found::new(urls, named, configured.authority)
 }
 
 const OWN_DEFAULT: &str = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)";
@@ -49,6 +42,7 @@ struct Configured {
     index: Option<String>,
     extra: Option<Vec<String>>,
     no_index: Option<bool>,
+    authority: Option<String>,
 }
 
 impl Configured {
@@ -56,6 +50,7 @@ impl Configured {
         self.index = self.index.take().or(weaker.index);
         self.extra = self.extra.take().or(weaker.extra);
         self.no_index = self.no_index.or(weaker.no_index);
+        self.authority = self.authority.take().or(weaker.authority);
     }
 }
 
@@ -64,6 +59,7 @@ fn from_environment(machine: &Machine<'_>) -> Configured {
         index: machine.text("PIP_INDEX_URL"),
         extra: machine.text("PIP_EXTRA_INDEX_URL").map(|urls| words(&urls)),
         no_index: machine.text("PIP_NO_INDEX").map(|text| is_true(&text)),
+        authority: machine.text("PIP_CERT"),
     }
 }
 
@@ -100,6 +96,7 @@ fn from_settings(settings: &[Setting]) -> Configured {
         index: last("index-url").filter(|url| !url.is_empty()),
         extra: last("extra-index-url").map(|urls| words(&urls)),
         no_index: last("no-index").map(|text| is_true(&text)),
+        authority: last("cert").filter(|path| !path.is_empty()),
     }
 }
 
@@ -138,6 +135,19 @@ mod tests {
         assert_eq!(fake.found(registries), ["https://x.example/s"]);
         let fake = fake.with("PIP_INDEX_URL", "https://tok:en@env.example/simple");
         assert_eq!(fake.found(registries), ["https://env.example/simple"]);
+    }
+
+    #[test]
+    fn what_somebody_set_is_told_from_pips_own_default() {
+        let fake = Fake::new().tool("python3", "simple_url)", "https://default.example/simple\n");
+        assert!(!fake.whole(registries).named);
+        let fake = fake
+            .file("etc/pip.conf", "[global]\nindex-url = https://m.example/\ncert = /a/b.pem\n");
+        let found = fake.whole(registries);
+        assert_eq!((found.named, found.withheld), (true, false));
+        assert_eq!(found.authority.as_deref(), Some(std::path::Path::new("/a/b.pem")));
+        let fake = fake.with("PIP_INDEX_URL", "https://me:pw@m.example/");
+        assert!(fake.whole(registries).withheld);
     }
 
     #[test]

@@ -21,18 +21,30 @@ use crate::place::Variable;
 /// Longer than either takes on a slow machine, short enough to wait for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Far more than one address.
-const LONGEST_ANSWER: u64 = 64 * 1024;
+/// The same, with an index to be asked.
+const PATIENCE_OUTSIDE: Duration = Duration::from_secs(30);
+
+/// Far more than one address, or one package.
+const LONGEST_ANSWER: u64 = 1024 * 1024;
 
 /// Programs that can be asked.
 pub(in crate::policy) trait Tools {
     /// What `program` prints, if it is there and succeeds in time.
     fn ask(&self, program: &str, arguments: &[&str]) -> Option<String>;
+
+    /// The same, for a question that may have to leave this machine.
+    fn ask_outside(&self, program: &str, arguments: &[&str]) -> Option<String> {
+        self.ask(program, arguments)
+    }
 }
 
 impl<T: Tools + ?Sized> Tools for &T {
     fn ask(&self, program: &str, arguments: &[&str]) -> Option<String> {
         (**self).ask(program, arguments)
+    }
+
+    fn ask_outside(&self, program: &str, arguments: &[&str]) -> Option<String> {
+        (**self).ask_outside(program, arguments)
     }
 }
 
@@ -52,6 +64,29 @@ impl Programs {
         let path = std::env::split_paths(&path).filter(trusted).collect();
         let passed = |name: &'static str| variable(name).map(|value| (name, value));
         Self { path, environment: PASSED_ON.iter().copied().filter_map(passed).collect(), projects }
+    }
+
+    fn ask_within(
+        &self,
+        patience: Duration,
+        program: &str,
+        arguments: &[&str],
+    ) -> Option<String> {
+        let mut child = Command::new(self.find(program)?)
+            .args(arguments)
+            .current_dir("/")
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .env("PATH", std::env::join_paths(&self.path).ok()?)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let deadline = Instant::now() + patience;
+        let answer = output_until(deadline, &mut child);
+        let succeeded = ends_well_until(deadline, &mut child);
+        answer.filter(|_| succeeded)
     }
 
     fn find(&self, program: &str) -> Option<PathBuf> {
@@ -81,21 +116,11 @@ const PASSED_ON: &[&str] = &[
 
 impl Tools for Programs {
     fn ask(&self, program: &str, arguments: &[&str]) -> Option<String> {
-        let mut child = Command::new(self.find(program)?)
-            .args(arguments)
-            .current_dir("/")
-            .env_clear()
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .env("PATH", std::env::join_paths(&self.path).ok()?)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .ok()?;
-        let deadline = Instant::now() + PATIENCE;
-        let answer = output_until(deadline, &mut child);
-        let succeeded = ends_well_until(deadline, &mut child);
-        answer.filter(|_| succeeded)
+        self.ask_within(PATIENCE, program, arguments)
+    }
+
+    fn ask_outside(&self, program: &str, arguments: &[&str]) -> Option<String> {
+        self.ask_within(PATIENCE_OUTSIDE, program, arguments)
     }
 }
 
