@@ -144,9 +144,8 @@ fn store(roots: &Roots) -> Result<RootCertStore, RootsError> {
 /// where there are none; nothing if there is no bundle. The odd certificate
 /// that no strict parser takes is left out, as with `system`.
 pub fn system_pem() -> Option<String> {
-    let takes = |root: &CertificateDer<'_>| {
-        RootCertStore::empty().add(root.clone().into_owned()).is_ok()
-    };
+    let takes =
+        |root: &CertificateDer<'_>| RootCertStore::empty().add(root.clone().into_owned()).is_ok();
     let roots = read(&system::bundle()?).ok()?;
     let text: String =
         roots.iter().filter(|root| takes(root)).map(|root| crate::pem::certificate(root)).collect();

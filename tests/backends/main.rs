@@ -9,6 +9,8 @@
 mod ends;
 mod leftovers;
 mod network;
+mod outside;
+mod overrides;
 mod streams;
 mod workspace;
 

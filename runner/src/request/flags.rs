@@ -206,8 +206,7 @@ impl RunFlags {
         };
         let mut roots = self.trust.clone();
         roots.extend(managers.authorities);
-        let upstream =
-            Upstream { pins: self.pins.clone(), roots, registries: managers.registries };
+        let upstream = Upstream { pins: self.pins.clone(), roots, registries: managers.registries };
         Ok(Understood { request, policy, gateway_policy: texts, upstream, state })
     }
 }

@@ -66,12 +66,7 @@ impl Programs {
         Self { path, environment: PASSED_ON.iter().copied().filter_map(passed).collect(), projects }
     }
 
-    fn ask_within(
-        &self,
-        patience: Duration,
-        program: &str,
-        arguments: &[&str],
-    ) -> Option<String> {
+    fn ask_within(&self, patience: Duration, program: &str, arguments: &[&str]) -> Option<String> {
         let mut child = Command::new(self.find(program)?)
             .args(arguments)
             .current_dir("/")
