@@ -37,6 +37,7 @@ pub(crate) struct Metrics {
     /// Series of `requests` that were asked for.
     series: AtomicUsize,
     ended: AtomicU64,
+    refused: AtomicU64,
     request_seconds: Family<OutcomeLabels, Histogram, fn() -> Histogram>,
     accepted: Family<WayLabels, Counter>,
     connections: Family<ConnectionLabels, Counter>,
@@ -81,6 +82,7 @@ impl Metrics {
             requests: Family::default(),
             series: AtomicUsize::new(0),
             ended: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             request_seconds: Family::new_with_constructor(durations),
             accepted: Family::default(),
             connections: Family::default(),
@@ -102,6 +104,7 @@ impl Metrics {
         took: Duration,
     ) {
         self.ended.fetch_add(1, Ordering::Relaxed);
+        self.count(outcome);
         let rule = rule.unwrap_or("none").to_owned();
         let mut labels = RequestLabels { code, rule, outcome: OutcomeLabel(outcome) };
         if self.requests.get(&labels).is_none()
@@ -112,6 +115,17 @@ impl Metrics {
         self.requests.get_or_create(&labels).inc();
         let labels = OutcomeLabels { outcome: OutcomeLabel(outcome) };
         self.request_seconds.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    fn count(&self, outcome: Outcome) {
+        if outcome == Outcome::Refused {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many requests did not pass, and connections that had none.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// How many requests ended so far.
@@ -126,6 +140,7 @@ impl Metrics {
 
     /// One connection ended.
     pub(crate) fn connection(&self, way: WayIn, outcome: Outcome) {
+        self.count(outcome);
         let labels = ConnectionLabels { way: WayLabel(way), outcome: OutcomeLabel(outcome) };
         self.connections.get_or_create(&labels).inc();
     }

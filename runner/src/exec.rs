@@ -37,17 +37,17 @@ pub struct Started {
 
 /// Passes everything through until the sandbox has ended. With `keep_stdout`
 /// our own result goes there, and what the command prints goes to stderr.
-pub async fn exec(
+pub(crate) async fn exec(
     plan: &Plan,
     backend: &dyn Backend,
     started: Started,
     tap: &mut dyn Tap,
     keep_stdout: bool,
+    signals: &mut Signals,
 ) -> Result<Seen, BackendError> {
     let Started { sandbox, streams, link: (mut hearing, mut speaking), mut watch } = started;
     let sandbox = &sandbox;
     let begun = Instant::now();
-    let mut signals = Signals::listen();
     let Streams { input, mut output } = streams;
     let feeding = tokio::spawn(feed(input));
 
@@ -124,6 +124,7 @@ pub async fn exec(
     seen.usage = Usage {
         memory_peak: number("memory_peak"),
         cpu_nanoseconds: number("cpu_nanoseconds"),
+        pids_peak: number("pids_peak"),
         pids_refused: number("pids_refused").unwrap_or_default(),
         oom_kills: number("oom_kills").unwrap_or_default(),
         wall: begun.elapsed(),
@@ -191,20 +192,20 @@ async fn pass_on(chunk: &Chunk, keep_stdout: bool) -> io::Result<()> {
 }
 
 /// What the caller's side can do to a run.
-enum Heard {
+pub(crate) enum Heard {
     Resized,
     Stop(u8),
 }
 
 /// The signals that are passed on. One that cannot be listened for is not.
-struct Signals {
+pub(crate) struct Signals {
     stops: Vec<(u8, Signal)>,
     resized: Option<Signal>,
     count: u32,
 }
 
 impl Signals {
-    fn listen() -> Self {
+    pub(crate) fn listen() -> Self {
         let stops = [
             SignalKind::hangup(),
             SignalKind::interrupt(),
@@ -222,7 +223,7 @@ impl Signals {
         }
     }
 
-    async fn next(&mut self) -> Heard {
+    pub(crate) async fn next(&mut self) -> Heard {
         let stops = self.stops.iter_mut().map(|(number, signal)| {
             let number = *number;
             Box::pin(async move {

@@ -49,8 +49,22 @@ pub struct Usage {
     pub oom_kills: u64,
     /// Bytes printed.
     pub output: u64,
+    /// What passed through the gateway, where there was one.
+    pub network: Option<Traffic>,
     #[serde(rename = "wall_seconds", serialize_with = "seconds")]
     pub wall: Duration,
+}
+
+/// What a gateway counted.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct Traffic {
+    pub requests: u64,
+    /// Of these, the ones that did not pass.
+    pub refused: u64,
+    /// Bytes to the outside.
+    pub sent: u64,
+    /// Bytes from there.
+    pub received: u64,
 }
 
 /// Everything known about an end.
@@ -66,6 +80,8 @@ pub struct Seen {
     pub full: Option<String>,
     /// What we did to it.
     pub stopped: Option<Stopped>,
+    /// Refused requests make a run fail that would not have otherwise.
+    pub fail_on_denied: bool,
     pub usage: Usage,
 }
 
@@ -123,6 +139,15 @@ pub fn judge(seen: &Seen) -> Outcome {
     }
     match &seen.full {
         Some(full) if code != 0 => Outcome::Disk { full: full.clone(), code },
+        Some(_) | None => exited(code, seen),
+    }
+}
+
+fn exited(code: u8, seen: &Seen) -> Outcome {
+    match seen.usage.network {
+        Some(Traffic { refused, .. }) if seen.fail_on_denied && refused > 0 => {
+            Outcome::Denied { requests: refused }
+        }
         Some(_) | None => Outcome::Exited { code },
     }
 }
@@ -259,6 +284,37 @@ mod tests {
         a_file_larger_than_permitted_is_disk,
         ended(End::Signaled(25)),
         "153 disk: the largest file it may write is full; it ended with code 153"
+    );
+    fn denied(fail_on_denied: bool, refused: u64, end: End) -> Seen {
+        let network = Some(Traffic { requests: 9, refused, ..Traffic::default() });
+        let usage = Usage { network, ..Usage::default() };
+        Seen { fail_on_denied, usage, ..ended(end) }
+    }
+
+    outcome!(
+        a_refused_request_fails_the_run_where_that_was_asked_for,
+        denied(true, 2, End::Exited(0)),
+        "3 policy refused 2 requests"
+    );
+    outcome!(
+        a_refused_request_is_the_commands_own_business_otherwise,
+        denied(false, 2, End::Exited(0)),
+        "0 exited with code 0"
+    );
+    outcome!(
+        nothing_refused_is_nothing_denied,
+        denied(true, 0, End::Exited(0)),
+        "0 exited with code 0"
+    );
+    outcome!(
+        out_of_time_stays_out_of_time,
+        denied(true, 2, End::Deadline),
+        "124 timeout: it took more time than it may have"
+    );
+    outcome!(
+        stopped_before_it_started_is_cancelled,
+        Seen { stopped: Some(Stopped::Cancelled { signal: 2 }), ..Seen::default() },
+        "130 cancelled by signal 2"
     );
     outcome!(
         stopped_by_a_person_is_cancelled,

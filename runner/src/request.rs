@@ -16,6 +16,7 @@ use policies::{Policy, ProcLimits, Workspace};
 
 use crate::plan::UserIds;
 use crate::policy::files::Opened;
+use crate::run::phases::Phases;
 use crate::settings::Upstream;
 pub use flags::{AGENT_IMAGE, RunFlags};
 
@@ -24,6 +25,8 @@ pub use flags::{AGENT_IMAGE, RunFlags};
 pub struct Request {
     pub command: Vec<String>,
     pub tty: bool,
+    /// A refused request fails a run that would have succeeded.
+    pub fail_on_denied: bool,
     /// Our own result goes to stdout, so what the command prints does not.
     pub keep_stdout: bool,
     /// What the caller's terminal is called.
@@ -83,6 +86,8 @@ pub struct Understood {
     /// The policy as the gateway reads it: files by name, the first one first.
     pub gateway_policy: Vec<(PathBuf, Arc<str>)>,
     pub upstream: Upstream,
+    /// Since when, and what took how long.
+    pub phases: Phases,
     /// The state directory, with the key that evidence is sealed with.
     pub state: PathBuf,
 }

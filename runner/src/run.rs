@@ -6,7 +6,8 @@
 //! the evidence is closed after it: it says what could not be removed.
 
 mod close;
-mod prepare;
+pub mod phases;
+pub(crate) mod prepare;
 mod record;
 mod verb;
 
@@ -17,15 +18,15 @@ use gateway::control::Client;
 use jiff::Timestamp;
 use tokio::time;
 
-use crate::backend::{Backend, BackendError, GatewayHandle};
-use crate::exec::{Started, exec};
+use crate::backend::{Backend, BackendError, GatewayHandle, Used};
+use crate::exec::{Heard, Signals, Started, exec};
 use crate::init::wire::Order;
 use crate::link::{LinkError, Listening};
-use crate::outcome::{Outcome, Seen, judge};
+use crate::outcome::{Outcome, Seen, Stopped, Traffic, judge};
 use crate::plan::Plan;
 use crate::probe::{self, Finding, Isolated};
 use crate::request::Understood;
-use crate::teardown::{Left, Resource, Teardown};
+use crate::teardown::{self, Left, Resource, Teardown};
 use crate::terminal;
 pub use prepare::PrepareError;
 use prepare::Prepared;
@@ -34,11 +35,16 @@ use record::Recorder;
 pub use verb::verb;
 
 /// Carries out `plan` and leaves nothing behind that it does not report.
+///
+/// Signals are listened to before anything is made: from here on, being told to
+/// stop means to undo what was done.
 pub async fn run(plan: &Plan, understood: &Understood, backend: &dyn Backend) -> Report {
+    let phases = &understood.phases;
     let begun = Timestamp::now();
+    let mut signals = Signals::listen();
     let mut teardown = Teardown::default();
     teardown.will_make(Resource::Folder(prepare::folder(plan)));
-    let prepared = match prepare::prepare(plan, understood) {
+    let prepared = match phases.now("prepare", || prepare::prepare(plan, understood)) {
         Ok(prepared) => prepared,
         Err(err) => {
             let left = teardown.run(backend).await;
@@ -46,77 +52,163 @@ pub async fn run(plan: &Plan, understood: &Understood, backend: &dyn Backend) ->
                 begun,
                 ended: Err(err.into()),
                 findings: Vec::new(),
+                used: Used::default(),
                 left,
                 missing: Vec::new(),
             };
         }
     };
     let mut findings = Vec::new();
-    let ended = carry_out(plan, understood, backend, &prepared, &mut teardown, &mut findings).await;
-    let left = teardown.run(backend).await;
-    let mut report = Report { begun, ended, findings, left, missing: Vec::new() };
+    let work = Work { plan, understood, backend, prepared: &prepared };
+    let mut used = Used::default();
+    let looked = async { used = phases.of("look", backend.used(&plan.image)).await };
+    let carried = carry_out(work, &mut teardown, &mut findings, &mut signals);
+    let (ended, ()) = tokio::join!(carried, looked);
+    let left = phases.of("teardown", teardown.run(backend)).await;
+    let mut report = Report { begun, ended, findings, used, left, missing: Vec::new() };
     report.missing = close::close(plan, understood, &prepared, &report);
     report
 }
 
+/// What every step of a run is about.
+#[derive(Clone, Copy)]
+struct Work<'w> {
+    plan: &'w Plan,
+    understood: &'w Understood,
+    backend: &'w dyn Backend,
+    prepared: &'w Prepared,
+}
+
 async fn carry_out(
+    work: Work<'_>,
+    teardown: &mut Teardown,
+    findings: &mut Vec<Finding>,
+    signals: &mut Signals,
+) -> Result<Done, RunError> {
+    let Work { plan, understood, backend, prepared } = work;
+    let raised = {
+        let raising = raise(plan, understood, backend, prepared, teardown, findings);
+        unless_stopped(raising, signals).await
+    };
+    let (Standing { started, gateway }, isolated) = match raised {
+        Raised::Up(raised) => raised?,
+        Raised::Stopped(signal) => return Ok(Done::stopped(signal)),
+    };
+    let mut seen = go(isolated, work, started, signals).await?;
+
+    // Its container is not needed any more, and the gateway takes its time.
+    let resources = backend.resources(plan);
+    let (traffic, ()) = tokio::join!(finish(work, gateway), async {
+        if let Some(sandbox) = resources.last() {
+            let removing = teardown::remove(sandbox, backend);
+            // One that fails is tried again, and then said.
+            drop(understood.phases.of("remove sandbox", removing).await);
+        }
+    });
+    seen.usage.network = traffic;
+    seen.fail_on_denied = understood.request.fail_on_denied;
+    Ok(Done { outcome: judge(&seen), seen })
+}
+
+/// Whether a sandbox stands.
+enum Raised<T> {
+    Up(T),
+    Stopped(u8),
+}
+
+/// Waits for `raising` to its end even when told to stop: what an engine is
+/// asked for and not waited for may be made after it was removed.
+async fn unless_stopped<T>(raising: impl Future<Output = T>, signals: &mut Signals) -> Raised<T> {
+    let mut raising = std::pin::pin!(raising);
+    let mut told = None;
+    loop {
+        tokio::select! {
+            raised = &mut raising => return match told {
+                None => Raised::Up(raised),
+                Some(signal) => Raised::Stopped(signal),
+            },
+            Heard::Stop(signal) = signals.next() => {
+                told.get_or_insert(signal);
+            }
+        }
+    }
+}
+
+/// Makes the network, the gateway and the sandbox, and measures from inside that
+/// the sandbox is as strong as planned. Its first process waits for a word.
+///
+/// Where the backend permits it, gateway and sandbox are made at the same time:
+/// nothing runs in the sandbox but our own first process until both stand.
+pub(crate) async fn raise(
     plan: &Plan,
     understood: &Understood,
     backend: &dyn Backend,
     prepared: &Prepared,
     teardown: &mut Teardown,
     findings: &mut Vec<Finding>,
-) -> Result<Done, RunError> {
+) -> Result<(Standing, Isolated), RunError> {
     for resource in backend.resources(plan) {
         teardown.will_make(resource);
     }
+    let phases = &understood.phases;
     let network = match &plan.network {
         None => None,
-        Some(_) => Some(backend.connect(plan).await?),
+        Some(_) => Some(phases.of("network", backend.connect(plan)).await?),
     };
-    let gateway = match (&network, &prepared.gateway) {
-        (Some(network), Some(files)) => {
-            prepare::tell_gateway(plan, understood, prepared, network)?;
-            Some(backend.start_gateway(plan, network, files).await?)
-        }
-        (Some(_) | None, _) => None,
+    let raise_gateway = async {
+        let (Some(network), Some(files)) = (&network, &prepared.gateway) else { return Ok(None) };
+        phases.now("settings", || prepare::tell_gateway(plan, understood, prepared, network))?;
+        let gateway =
+            phases.of("start gateway", backend.start_gateway(plan, network, files)).await?;
+        let certificate = phases.of("gateway serves", certificate(prepared, &gateway)).await?;
+        phases.now("trust kit", || prepared.trust(&certificate, understood))?;
+        Ok::<_, RunError>(Some(gateway))
     };
-    let mut inside = prepared.inside.clone();
-    if let Some(gateway) = &gateway {
-        let certificate = certificate(prepared, gateway).await?;
-        inside.trust = Some(prepared.trust(&certificate, understood)?);
-    }
-    let watch = prepared.watch(plan);
-    let listening = Listening::at(&inside.socket).map_err(LinkError::from)?;
-    let sandbox = backend.create(plan, &inside, network.as_ref()).await?;
-    let streams = backend.start(plan, &sandbox).await?;
-    let (mut hearing, speaking) = listening.accept(STARTING).await?;
+    let raise_sandbox = async {
+        let inside = &prepared.inside;
+        let listening = Listening::at(&inside.socket).map_err(LinkError::from)?;
+        let watch = prepared.watch(plan);
+        let creating = backend.create(plan, inside, network.as_ref());
+        let sandbox = phases.of("create sandbox", creating).await?;
+        let streams = phases.of("start sandbox", backend.start(plan, &sandbox)).await?;
+        let (mut hearing, speaking) = listening.accept(STARTING).await?;
+        let facts = phases.of("measure", hearing.facts(STARTING)).await?;
+        let link = (hearing, speaking);
+        Ok::<_, RunError>((Started { sandbox, streams, link, watch }, facts))
+    };
+    let (gateway, raised) = if backend.makes_both_at_once() {
+        // Both to their end, also when one of them fails.
+        tokio::join!(raise_gateway, raise_sandbox)
+    } else {
+        let gateway = raise_gateway.await?;
+        (Ok(gateway), raise_sandbox.await)
+    };
+    let gateway = gateway?;
+    let (started, facts) = raised?;
 
-    let facts = hearing.facts(STARTING).await?;
     let (found, isolated) = probe::check(&facts, plan);
     *findings = found;
     let isolated =
         isolated.ok_or_else(|| RunError::NotIsolated { shortfalls: shortfalls(findings) })?;
     prepared.let_go();
-    let started = Started { sandbox, streams, link: (hearing, speaking), watch };
-    let keep_stdout = understood.request.keep_stdout;
-    let seen = go(isolated, plan, backend, prepared, started, keep_stdout).await?;
+    Ok((Standing { started, gateway }, isolated))
+}
 
-    if let Some(gateway) = gateway {
-        finish(prepared, gateway).await;
-    }
-    Ok(Done { outcome: judge(&seen), seen })
+/// A sandbox whose first process waits for a word, and its gateway.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    pub(crate) started: Started,
+    pub(crate) gateway: Option<GatewayHandle>,
 }
 
 /// Lets the command run, in a sandbox that is as strong as planned.
 async fn go(
     _isolated: Isolated,
-    plan: &Plan,
-    backend: &dyn Backend,
-    prepared: &Prepared,
+    work: Work<'_>,
     mut started: Started,
-    keep_stdout: bool,
+    signals: &mut Signals,
 ) -> Result<Seen, RunError> {
+    let Work { plan, understood, backend, prepared } = work;
     let mut recorder = Recorder::begin(plan, &prepared.evidence).map_err(RunError::Transcript)?;
     // As it was again when the command has ended.
     let _raw = if plan.tty { terminal::Raw::enter().ok() } else { None };
@@ -125,7 +217,9 @@ async fn go(
         drop(backend.resize(&started.sandbox, size).await);
     }
     started.link.1.order(Order::Go).await;
-    let seen = exec(plan, backend, started, &mut recorder, keep_stdout).await?;
+    let keep_stdout = understood.request.keep_stdout;
+    let running = exec(plan, backend, started, &mut recorder, keep_stdout, signals);
+    let seen = understood.phases.of("command", running).await?;
     recorder.end(judge(&seen).code()).map_err(RunError::Transcript)?;
     Ok(seen)
 }
@@ -142,19 +236,33 @@ async fn certificate(prepared: &Prepared, gateway: &GatewayHandle) -> Result<Str
         if gateway.log.is_gone() || Instant::now() > deadline {
             return Err(RunError::Gateway { said: last_words(&gateway.log.text()), source: err });
         }
-        time::sleep(A_MOMENT).await;
+        // It says when it listens; that it does so before we listen to it does
+        // not hurt.
+        drop(time::timeout(A_MOMENT, gateway.log.changed()).await);
     }
 }
 
-/// Lets the gateway finish its log.
-async fn finish(prepared: &Prepared, gateway: GatewayHandle) {
+/// Lets the gateway finish its log; what passed through it.
+async fn finish(work: Work<'_>, gateway: Option<GatewayHandle>) -> Option<Traffic> {
+    let gateway = gateway?;
+    let client = Client::new(work.prepared.control());
     // One that is gone already has nothing to finish.
-    if Client::new(prepared.control()).drain().await.is_ok() {
-        let deadline = Instant::now() + STARTING;
-        while !gateway.log.is_gone() && Instant::now() < deadline {
-            time::sleep(A_MOMENT).await;
+    let counts = client.status().await.ok()?.counts;
+    let finishing = async {
+        if client.drain().await.is_ok() {
+            let deadline = Instant::now() + STARTING;
+            while !gateway.log.is_gone() && Instant::now() < deadline {
+                drop(time::timeout(A_MOMENT, gateway.log.changed()).await);
+            }
         }
-    }
+    };
+    work.understood.phases.of("gateway ends", finishing).await;
+    Some(Traffic {
+        requests: counts.requests,
+        refused: counts.refused,
+        sent: counts.uploaded,
+        received: counts.downloaded,
+    })
 }
 
 fn last_words(log: &str) -> String {
@@ -163,6 +271,7 @@ fn last_words(log: &str) -> String {
     if lines.is_empty() { "nothing".to_owned() } else { lines.join(" / ") }
 }
 
+/// When nobody says that something changed, we look.
 const A_MOMENT: Duration = Duration::from_millis(20);
 /// A sandbox or a gateway that has not reported by then will not.
 const STARTING: Duration = Duration::from_secs(30);
@@ -174,6 +283,8 @@ pub struct Report {
     pub begun: Timestamp,
     pub ended: Result<Done, RunError>,
     pub findings: Vec<Finding>,
+    /// What the sandbox was made of, and by whom.
+    pub used: Used,
     pub left: Vec<Left>,
     /// Parts of the evidence that could not be had, and why.
     pub missing: Vec<String>,
@@ -183,6 +294,14 @@ pub struct Report {
 pub struct Done {
     pub outcome: Outcome,
     pub seen: Seen,
+}
+
+impl Done {
+    /// Somebody changed their mind before the command had started.
+    fn stopped(signal: u8) -> Self {
+        let seen = Seen { stopped: Some(Stopped::Cancelled { signal }), ..Seen::default() };
+        Self { outcome: judge(&seen), seen }
+    }
 }
 
 /// Why there was no run, or no whole one.

@@ -176,6 +176,7 @@ mod tests {
 
     const NETWORK: NetworkPlan = NetworkPlan {
         gateway: "gateway.sluice",
+        interfaces: "lo",
         ports: crate::plan::Ports { dns: 53, http: 80, https: 443, proxy: 3128, socks: 1080 },
         observe: true,
         rules: 0,

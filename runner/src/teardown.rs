@@ -43,12 +43,31 @@ impl Teardown {
     #[must_use = "what is left must be reported to the user"]
     pub async fn run(self, backend: &dyn Backend) -> Vec<Left> {
         let mut left = Vec::new();
-        for resource in self.made.into_iter().rev() {
-            if let Err(why) = remove(&resource, backend).await {
-                left.push(Left { resource, why });
-            }
+        let mut made: Vec<Resource> = self.made.into_iter().rev().collect();
+        while let Some(wave) = made.iter().map(Resource::wave).min() {
+            let (now, later) = made.into_iter().partition(|resource| resource.wave() == wave);
+            made = later;
+            let now: Vec<Resource> = now;
+            let removing = now.iter().map(|resource| remove(resource, backend));
+            let removed = futures_util::future::join_all(removing).await;
+            let failed = now.into_iter().zip(removed);
+            left.extend(
+                failed.filter_map(|(resource, done)| Some(Left { resource, why: done.err()? })),
+            );
         }
         left
+    }
+}
+
+impl Resource {
+    /// What is in use by what goes first, goes later; what is not, at the same
+    /// time.
+    fn wave(&self) -> u8 {
+        match self {
+            Self::Container(_) => 0,
+            Self::Network(_) | Self::Volume(_) => 1,
+            Self::Folder(_) => 2,
+        }
     }
 }
 

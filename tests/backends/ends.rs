@@ -67,3 +67,46 @@ fn a_child_that_dies_for_memory_does_not_end_the_run() {
         assert_eq!(ran.record["usage"]["oom_kills"], 1);
     }
 }
+
+#[test]
+fn what_it_took_is_in_the_record() {
+    for person in people() {
+        let policy = person.policy("version: 1\nnet: {enabled: true}\n");
+        let ran = person.shell(&["--policy", &policy], "wget -q http://evil.test/ | cat; true");
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let usage = &ran.record["usage"];
+        assert!(usage["pids_peak"].as_u64().unwrap() >= 2, "{usage}");
+        assert!(usage["memory_peak"].as_u64().unwrap() > 0, "{usage}");
+        assert_eq!(usage["network"]["refused"], 1, "{usage}");
+        assert!(ran.record["used"]["image_id"].as_str().unwrap().starts_with("sha256:"));
+        let phases = ran.record["phases"].as_array().unwrap();
+        assert!(phases.iter().any(|phase| phase["name"] == "command"), "{phases:?}");
+    }
+}
+
+#[test]
+fn a_refused_request_fails_the_run_only_where_that_was_asked_for() {
+    for person in people() {
+        let policy = person.policy("version: 1\nnet: {enabled: true}\n");
+        let ask = "wget -q http://evil.test/; true";
+        let usual = person.shell(&["--policy", &policy], ask);
+        assert_eq!((usual.code, usual.outcome()), (0, "exited"), "{}", usual.stderr);
+        let strict = person.shell(&["--policy", &policy, "--fail-on-denied"], ask);
+        assert_eq!((strict.code, strict.outcome()), (3, "denied"), "{}", strict.stderr);
+        let nothing = person.shell(&["--policy", &policy, "--fail-on-denied"], "true");
+        assert_eq!((nothing.code, nothing.outcome()), (0, "exited"), "{}", nothing.stderr);
+    }
+}
+
+#[test]
+fn an_image_can_be_named_by_what_it_is() {
+    for person in people() {
+        let id = person.shell(&[], "true").record["used"]["image_id"].as_str().unwrap().to_owned();
+        let ran = person.shell(&["--image", &id], "echo here");
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, "here\n"), "{}", ran.stderr);
+        assert_eq!(ran.record["used"]["image_id"], id.as_str());
+        let wrong = id.replace(|c: char| c.is_ascii_digit(), "0");
+        let none = person.shell(&["--image", &wrong], "echo here");
+        assert_eq!((none.code, none.stdout.as_str()), (125, ""), "{}", none.stderr);
+    }
+}

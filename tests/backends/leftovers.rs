@@ -1,6 +1,7 @@
 //! What is started is torn down, whatever happens to the one who started it.
 
 use std::thread;
+use std::time::Duration;
 
 use tests::boxes::wait_for;
 
@@ -61,7 +62,7 @@ fn several_runs_at_once_do_not_meet() {
     for person in people() {
         let policy = person.policy(NETWORK);
         thread::scope(|scope| {
-            let runs: Vec<_> = (0..4)
+            let runs: Vec<_> = (0..10)
                 .map(|number| {
                     let (person, policy) = (&person, &policy);
                     scope.spawn(move || {
@@ -79,5 +80,29 @@ fn several_runs_at_once_do_not_meet() {
                 );
             }
         });
+    }
+}
+
+#[test]
+fn told_to_stop_at_any_moment_of_its_start_it_leaves_nothing() {
+    for person in people() {
+        let policy = person.policy(NETWORK);
+        for (number, after) in [0, 60, 150, 300, 500, 800].into_iter().enumerate() {
+            let signal = ["INT", "TERM", "HUP"][number % 3];
+            let mut running = person.start_shell(&["--policy", &policy], "exec sleep 300");
+            thread::sleep(Duration::from_millis(after));
+            running.signal(signal);
+            let ended = running.child.wait().unwrap();
+            let number = [("INT", 2), ("TERM", 15), ("HUP", 1)]
+                .map(|(name, number)| (name == signal, number));
+            let number = number.iter().find(|(it, _)| *it).unwrap().1;
+            // Before it listens, the signal ends it; there is nothing to undo then.
+            let code = ended.code().unwrap_or(128 + number);
+            assert_eq!(code, 128 + number, "{signal} after {after} ms: {ended}");
+            if let Some(folder) = person.evidence() {
+                let run = folder.file_name().unwrap().to_str().unwrap().to_owned();
+                assert_eq!(person.left_of(&run), "", "{signal} after {after} ms");
+            }
+        }
     }
 }

@@ -251,6 +251,7 @@ impl Controller {
             },
             counts: Counts {
                 requests: self.gateway.metrics.requests_ended(),
+                refused: self.gateway.metrics.refused(),
                 open_connections: limits.open_connections(),
                 uploaded: limits.uploaded(),
                 downloaded: limits.downloaded(),

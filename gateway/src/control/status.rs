@@ -43,6 +43,9 @@ pub struct PolicyStatus {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Counts {
     pub requests: u64,
+    /// Of these, the ones that did not pass.
+    #[serde(default)]
+    pub refused: u64,
     /// Now, not since the start.
     pub open_connections: u32,
     pub uploaded: u64,

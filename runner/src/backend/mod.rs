@@ -25,6 +25,7 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use serde::Serialize;
 use tokio::io::AsyncWrite;
+use tokio::sync::Notify;
 
 use crate::plan::{Plan, RunId};
 use crate::teardown::Resource;
@@ -46,7 +47,18 @@ pub trait Backend: Send + Sync {
     /// Where a gateway sees this machine, for servers that stand in for others.
     async fn host(&self) -> Result<IpAddr, BackendError>;
 
-    /// What this run will make, in the order it is made.
+    /// What sandboxes of `image` are made of, and by whom, for the record.
+    async fn used(&self, image: &str) -> Used {
+        let _ = image;
+        Used::default()
+    }
+
+    /// Whether the sandbox can be made while its gateway starts.
+    fn makes_both_at_once(&self) -> bool {
+        false
+    }
+
+    /// What this run will make, in the order it is made: the sandbox last.
     fn resources(&self, plan: &Plan) -> Vec<Resource>;
 
     /// Makes the run's only network, on which its gateway will be.
@@ -111,6 +123,17 @@ pub enum Ability {
     Not { why: String },
 }
 
+/// What a sandbox was made of, as far as the backend knows.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct Used {
+    /// The engine and its version.
+    pub engine: Option<String>,
+    /// What the image's name meant at that moment.
+    pub image_id: Option<String>,
+    /// What registries call it.
+    pub image_digests: Vec<String>,
+}
+
 /// A sandbox that was made.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Sandbox {
@@ -150,7 +173,7 @@ impl fmt::Debug for GatewayHandle {
 
 /// The last that a gateway said, and whether it is gone.
 #[derive(Clone, Debug, Default)]
-pub struct GatewayLog(Arc<Mutex<Log>>);
+pub struct GatewayLog(Arc<(Mutex<Log>, Notify)>);
 
 #[derive(Debug, Default)]
 struct Log {
@@ -160,25 +183,32 @@ struct Log {
 
 impl GatewayLog {
     pub fn add(&self, bytes: &[u8]) {
-        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         log.text.push_str(&String::from_utf8_lossy(bytes));
         // Its end is what explains its end.
         while log.text.len() > LOG_BYTES {
             let line = log.text.find('\n').map_or(log.text.len(), |at| at + 1);
             log.text.drain(..line);
         }
+        self.0.1.notify_one();
     }
 
     pub fn end(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).gone = true;
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).gone = true;
+        self.0.1.notify_one();
+    }
+
+    /// Waits until it says something more, or is gone.
+    pub async fn changed(&self) {
+        self.0.1.notified().await;
     }
 
     pub fn is_gone(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).gone
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).gone
     }
 
     pub fn text(&self) -> String {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).text.clone()
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).text.clone()
     }
 }
 

@@ -56,6 +56,7 @@ pub fn after(bounded: &[String]) -> Vec<Report> {
         fact("memory_peak", memory_peak()),
         fact("oom_kills", oom_kills()),
         fact("cpu_nanoseconds", cpu_nanoseconds()),
+        fact("pids_peak", first(cgroup("pids", "pids.peak", "pids.peak"))),
         fact("pids_refused", crowd::refused().to_string()),
         fact("full", full(bounded)),
     ]

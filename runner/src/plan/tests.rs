@@ -15,6 +15,7 @@ pub(crate) fn request() -> Request {
     Request {
         command: vec!["make".into(), "test".into()],
         tty: false,
+        fail_on_denied: false,
         keep_stdout: false,
         terminal: "xterm".into(),
         backend: BackendKind::Docker,

@@ -13,6 +13,7 @@ use super::{BackendKind, Request, Understood};
 use crate::config::Config;
 use crate::exit::Failure;
 use crate::place::{self, Variable};
+use crate::run::phases::Phases;
 use crate::settings::Upstream;
 use crate::workspace::owners::{Owners, owners};
 
@@ -115,6 +116,10 @@ pub struct RunFlags {
     #[arg(long, env = "SLUICE_OBSERVE", hide_env_values = true)]
     observe: bool,
 
+    /// Fail with code 3 if the gateway refused any request.
+    #[arg(long, env = "SLUICE_FAIL_ON_DENIED", hide_env_values = true)]
+    fail_on_denied: bool,
+
     /// Where a name lives, for pilots and tests: NAME=ADDRESS[:PORT].
     #[arg(
         long = "pin",
@@ -146,6 +151,7 @@ impl RunFlags {
         config: &Config,
         variable: Variable<'_>,
     ) -> Result<Understood, Failure> {
+        let phases = Phases::default();
         let state = place::state(variable).ok_or_else(|| {
             Failure::Usage("neither XDG_STATE_HOME nor HOME says where evidence is kept".into())
         })?;
@@ -189,6 +195,7 @@ impl RunFlags {
         let request = Request {
             command: self.command.clone(),
             tty: std::io::stdin().is_terminal() && std::io::stdout().is_terminal(),
+            fail_on_denied: self.fail_on_denied,
             keep_stdout: false,
             terminal: text(variable, "TERM").unwrap_or_else(|| "xterm".to_owned()),
             backend: self.backend.or(config.backend).unwrap_or_default(),
@@ -207,7 +214,7 @@ impl RunFlags {
         let mut roots = self.trust.clone();
         roots.extend(managers.authorities);
         let upstream = Upstream { pins: self.pins.clone(), roots, registries: managers.registries };
-        Ok(Understood { request, policy, gateway_policy: texts, upstream, state })
+        Ok(Understood { request, policy, gateway_policy: texts, upstream, phases, state })
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn close(
     had("policy", policy(understood, prepared));
     had("changes", changes(plan, understood, prepared, report));
     had("artifacts", artifacts(&understood.policy.fs, prepared));
-    let record = Record::new(plan, report);
+    let record = Record::new(plan, report, &understood.phases);
     had("record", prepared.evidence.write_run(&record).map_err(|err| in_words(&err)));
     had("seal", prepared.evidence.seal(&understood.state).map(drop).map_err(|err| in_words(&err)));
     missing

@@ -29,13 +29,13 @@ use crate::workspace::{self, Project, Shown, TreePath, mounts};
 
 /// What was made ready.
 #[derive(Debug)]
-pub(super) struct Prepared {
+pub(crate) struct Prepared {
     folder: PathBuf,
-    pub(super) inside: Inside,
-    pub(super) gateway: Option<GatewayFiles>,
+    pub(crate) inside: Inside,
+    pub(crate) gateway: Option<GatewayFiles>,
     /// For reading what changed, when the run has ended.
-    pub(super) workspace: Option<workspace::Prepared>,
-    pub(super) evidence: RunFolder,
+    pub(crate) workspace: Option<workspace::Prepared>,
+    pub(crate) evidence: RunFolder,
     /// Says to others that somebody carries this run out.
     _held: Held,
 }
@@ -58,12 +58,12 @@ pub enum PrepareError {
 }
 
 /// The folder of one run that goes with it.
-pub(super) fn folder(plan: &Plan) -> PathBuf {
+pub(crate) fn folder(plan: &Plan) -> PathBuf {
     place::runtime(&place::environment).join(plan.run.as_str())
 }
 
 /// Makes everything that can be made before there is a network.
-pub(super) fn prepare(plan: &Plan, understood: &Understood) -> Result<Prepared, PrepareError> {
+pub(crate) fn prepare(plan: &Plan, understood: &Understood) -> Result<Prepared, PrepareError> {
     let folder = folder(plan);
     let held = begin(&folder)?;
     let evidence = RunFolder::create(&understood.request.runs, plan.run.as_str())?;
@@ -89,6 +89,7 @@ pub(super) fn prepare(plan: &Plan, understood: &Understood) -> Result<Prepared, 
                 audit: evidence.gateway_log()?,
                 user: settings::gateway_user(),
             };
+            inside.trust = Some(begin_kit(&folder.join("ca"))?);
             private(&files.control)?;
             // It writes into these two, and is nobody's user when we are root.
             for path in [&files.control, &files.audit] {
@@ -98,6 +99,19 @@ pub(super) fn prepare(plan: &Plan, understood: &Understood) -> Result<Prepared, 
         }
     };
     Ok(Prepared { folder, inside, gateway, workspace, evidence, _held: held })
+}
+
+const KIT: [&str; 3] = [certs::Kit::BUNDLE, certs::Kit::CA, certs::Kit::TRUSTSTORE];
+
+/// The trust kit's files, empty: a sandbox can be made while the certificate
+/// that goes into them is not there yet.
+fn begin_kit(kit: &Path) -> Result<PathBuf, PrepareError> {
+    DirBuilder::new().mode(0o755).create(kit).map_err(failed("make", kit))?;
+    fs::set_permissions(kit, Permissions::from_mode(0o755)).map_err(failed("open", kit))?;
+    for name in KIT {
+        settings::write(&kit.join(name), b"").map_err(failed("make", kit))?;
+    }
+    Ok(kit.to_owned())
 }
 
 /// Makes the run's folder and holds it. It gets its name only once it is held: a
@@ -118,7 +132,7 @@ fn begin(folder: &Path) -> Result<Held, PrepareError> {
 }
 
 /// Writes the settings of a gateway whose address is known now.
-pub(super) fn tell_gateway(
+pub(crate) fn tell_gateway(
     plan: &Plan,
     understood: &Understood,
     prepared: &Prepared,
@@ -156,23 +170,29 @@ impl Prepared {
     }
 
     /// Where the gateway is asked.
-    pub(super) fn control(&self) -> PathBuf {
+    pub(crate) fn control(&self) -> PathBuf {
         self.folder.join("control").join("control.sock")
     }
 
-    /// Writes the trust kit for a gateway whose certificate is known now.
-    pub(super) fn trust(
+    /// Writes the trust kit for a gateway whose certificate is known now, into
+    /// the files that the sandbox has in view already.
+    pub(crate) fn trust(
         &self,
         certificate: &str,
         understood: &Understood,
-    ) -> Result<PathBuf, PrepareError> {
+    ) -> Result<(), PrepareError> {
         let certificate = CertificateDer::from_pem_slice(certificate.as_bytes())
             .map_err(PrepareError::Certificate)?;
         let roots =
             certs::Roots { files: understood.upstream.roots.clone(), ..certs::Roots::default() };
-        let kit = self.folder.join("ca");
-        certs::Kit::write(&kit, &certificate, &roots)?;
-        Ok(kit)
+        let (made, seen) = (self.folder.join("ca.made"), self.folder.join("ca"));
+        certs::Kit::write(&made, &certificate, &roots)?;
+        for name in KIT {
+            // Into the same file: what a sandbox has mounted is not its name.
+            let text = fs::read(made.join(name)).map_err(failed("read", &made))?;
+            fs::write(seen.join(name), text).map_err(failed("write", &seen))?;
+        }
+        Ok(())
     }
 }
 

@@ -5,8 +5,9 @@ use std::io;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::phases::{Phase, Phases};
 use super::{Done, Report};
-use crate::backend::{Chunk, Side, TerminalSize};
+use crate::backend::{Chunk, Side, TerminalSize, Used};
 use crate::evidence::{Header, RunFolder, Stream, Transcript};
 use crate::exec::Tap;
 use crate::outcome::{Outcome, Usage};
@@ -26,6 +27,10 @@ pub struct Record<'r> {
     pub error: Option<String>,
     pub exit_code: u8,
     pub usage: Option<&'r Usage>,
+    /// What the sandbox was made of, and by whom.
+    pub used: &'r Used,
+    /// How long each part took; parts overlap.
+    pub phases: Vec<Phase>,
     /// What isolation was in force, measured from inside.
     pub isolation: &'r [Finding],
     /// What could not be removed.
@@ -36,7 +41,7 @@ pub struct Record<'r> {
 }
 
 impl<'r> Record<'r> {
-    pub fn new(plan: &'r Plan, report: &'r Report) -> Self {
+    pub fn new(plan: &'r Plan, report: &'r Report, phases: &Phases) -> Self {
         let done = report.ended.as_ref().ok();
         Self {
             run: plan.run.as_str(),
@@ -47,6 +52,8 @@ impl<'r> Record<'r> {
             error: report.ended.as_ref().err().map(|err| format!("{:#}", Chain(err))),
             exit_code: done.map_or(125, |done| done.outcome.code()),
             usage: done.map(|Done { seen, .. }| &seen.usage),
+            used: &report.used,
+            phases: phases.taken(),
             isolation: &report.findings,
             left: report
                 .left

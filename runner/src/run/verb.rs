@@ -22,7 +22,8 @@ pub fn verb(flags: &RunFlags, console: &mut Console) -> Result<Exit, Failure> {
     let mut understood = flags.understand(&config, &place::environment)?;
     understood.request.keep_stdout = console.format != Format::Table;
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    let opened = match runtime.block_on(backend::open(understood.request.backend)) {
+    let opening = backend::open(understood.request.backend);
+    let opened = match runtime.block_on(understood.phases.of("open", opening)) {
         Ok(opened) => opened,
         Err(err) => return Ok(not_run(&anyhow::Error::new(err), console)),
     };
@@ -46,13 +47,14 @@ pub fn verb(flags: &RunFlags, console: &mut Console) -> Result<Exit, Failure> {
 
     let report = runtime.block_on(async {
         // Any other image is its owner's business; creating the sandbox says so.
-        if plan.image == AGENT_IMAGE && !backend.has_image(AGENT_IMAGE).await {
+        let image = async { plan.image != AGENT_IMAGE || backend.has_image(AGENT_IMAGE).await };
+        // Whatever a killed run left goes first. That it cannot is no reason not
+        // to run.
+        let (there, _) = tokio::join!(image, understood.phases.of("sweep", sweep(backend)));
+        if !there {
             console.say(format_args!("building {AGENT_IMAGE}, this once; about a minute"));
             backend.build_image(AGENT_IMAGE).await?;
         }
-        // Whatever a killed run left goes first. That it cannot is no reason not
-        // to run.
-        drop(sweep(backend).await);
         Ok::<_, anyhow::Error>(run(&plan, &understood, backend).await)
     });
     // A read of the caller's terminal cannot be called back; it ends with us.
@@ -62,7 +64,7 @@ pub fn verb(flags: &RunFlags, console: &mut Console) -> Result<Exit, Failure> {
         Err(err) => return Ok(not_run(&err, console)),
     };
 
-    let record = Record::new(&plan, &report);
+    let record = Record::new(&plan, &report, &understood.phases);
     tell(&report, console);
     if console.format != Format::Table {
         console.json(&record)?;

@@ -9,10 +9,11 @@ use bollard::query_parameters::CreateContainerOptionsBuilder;
 
 use super::labels::{Names, labels};
 use super::sandbox::map;
-use super::{Docker, broken, egress, failed, streams};
+use super::{Docker, broken, egress, failed, status, streams};
 use crate::backend::{BackendError, GatewayFiles, GatewayHandle, Network, Step};
 use crate::image;
 use crate::plan::Plan;
+use crate::seccomp;
 
 /// Starts the gateway of `plan` on its network.
 pub(super) async fn start(
@@ -21,19 +22,23 @@ pub(super) async fn start(
     network: &Network,
     files: &GatewayFiles,
 ) -> Result<GatewayHandle, BackendError> {
-    let image = image::gateway::ensure(&docker.engine.api, &files.program, "")
-        .await
-        .map_err(|err| broken(Step::BuildImage, err))?;
     let names = Names::of(&plan.run);
-    egress::ensure(docker).await?;
-
-    let options = CreateContainerOptionsBuilder::new().name(&names.gateway).build();
-    docker
-        .engine
-        .api
-        .create_container(Some(options), container(plan, files, image))
-        .await
-        .map_err(failed(Step::StartGateway))?;
+    let api = &docker.engine.api;
+    let mut image =
+        image::gateway::name(&files.program).map_err(|err| broken(Step::BuildImage, err))?;
+    // That it is there is what is usual, and asking would be one more question.
+    let options = || Some(CreateContainerOptionsBuilder::new().name(&names.gateway).build());
+    let made = api.create_container(options(), container(plan, files, image.clone())).await;
+    if made.as_ref().err().and_then(status) == Some(404) {
+        image = image::gateway::ensure(api, &files.program, "")
+            .await
+            .map_err(|err| broken(Step::BuildImage, err))?;
+        api.create_container(options(), container(plan, files, image))
+            .await
+            .map_err(failed(Step::StartGateway))?;
+    } else {
+        made.map_err(failed(Step::StartGateway))?;
+    }
     // Engines before 25 refuse two networks at creation.
     let inner = NetworkConnectRequest {
         container: names.gateway.clone(),
@@ -79,7 +84,10 @@ fn container(plan: &Plan, files: &GatewayFiles, image: String) -> ContainerCreat
                 ("net.ipv6.conf.all.disable_ipv6", "1"),
             ])),
             cap_drop: Some(vec!["ALL".to_owned()]),
-            security_opt: Some(vec!["no-new-privileges:true".to_owned()]),
+            security_opt: Some(vec![
+                "no-new-privileges:true".to_owned(),
+                format!("seccomp={}", seccomp::gateway_profile()),
+            ]),
             cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
             readonly_rootfs: Some(true),
             mounts: Some(vec![

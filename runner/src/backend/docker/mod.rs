@@ -19,7 +19,7 @@ use super::engine::labels::Names;
 use super::engine::{Engine, labels, stats, status, streams, subnet, sweep, within};
 use super::{
     Abilities, Ability, Backend, BackendError, Ended, Found, GatewayFiles, GatewayHandle, Inside,
-    Network, Sandbox, Stats, Step, Streams, TerminalSize,
+    Network, Sandbox, Stats, Step, Streams, TerminalSize, Used,
 };
 use crate::image::agent;
 use crate::plan::{Plan, RunId};
@@ -80,14 +80,32 @@ impl Backend for Docker {
         egress::host(self).await
     }
 
+    async fn used(&self, image: &str) -> Used {
+        let api = &self.engine.api;
+        let (version, image) = tokio::join!(api.version(), api.inspect_image(image));
+        let image = image.ok();
+        Used {
+            engine: version.ok().and_then(|version| version.version).map(|v| format!("{NAME} {v}")),
+            image_id: image.as_ref().and_then(|image| image.id.clone()),
+            image_digests: image.and_then(|image| image.repo_digests).unwrap_or_default(),
+        }
+    }
+
+    fn makes_both_at_once(&self) -> bool {
+        true
+    }
+
     fn resources(&self, plan: &Plan) -> Vec<Resource> {
         Names::of(&plan.run).resources(plan)
     }
 
     async fn connect(&self, plan: &Plan) -> Result<Network, BackendError> {
         // A rule we may not set is not relied upon.
-        firewall::ensure();
-        network::make(self, &plan.run).await
+        let firewall = tokio::task::spawn_blocking(firewall::ensure);
+        let (network, egress, _) =
+            tokio::join!(network::make(self, &plan.run), egress::ensure(self), firewall);
+        egress?;
+        network
     }
 
     async fn start_gateway(
