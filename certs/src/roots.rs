@@ -5,6 +5,7 @@
 //! asked for and cannot be had is an error. Trusting fewer roots than was meant
 //! would break sites one by one, and nobody would know why.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -140,15 +141,29 @@ fn store(roots: &Roots) -> Result<RootCertStore, RootsError> {
     if store.is_empty() { Err(RootsError::Empty) } else { Ok(store) }
 }
 
-/// The roots of this machine's distribution as PEM, for a gateway that stands
-/// where there are none; nothing if there is no bundle. The odd certificate
-/// that no strict parser takes is left out, as with `system`.
+/// The roots of this machine's distribution that are not compiled in, as PEM,
+/// for a gateway that stands where there are none; nothing if there are no
+/// others. The odd certificate that no strict parser takes is left out, as with
+/// `system`.
 pub fn system_pem() -> Option<String> {
-    let takes =
-        |root: &CertificateDer<'_>| RootCertStore::empty().add(root.clone().into_owned()).is_ok();
+    let known: HashSet<(&[u8], &[u8])> = webpki_roots::TLS_SERVER_ROOTS
+        .iter()
+        .map(|root| (root.subject.as_ref(), root.subject_public_key_info.as_ref()))
+        .collect();
+    let is_new = |certificate: &CertificateDer<'_>| {
+        let mut store = RootCertStore::empty();
+        store.add(certificate.clone().into_owned()).is_ok()
+            && store.roots.iter().all(|root| {
+                let (subject, key) = (root.subject.as_ref(), root.subject_public_key_info.as_ref());
+                !known.contains(&(subject, key))
+            })
+    };
     let roots = read(&system::bundle()?).ok()?;
-    let text: String =
-        roots.iter().filter(|root| takes(root)).map(|root| crate::pem::certificate(root)).collect();
+    let text: String = roots
+        .iter()
+        .filter(|root| is_new(root))
+        .map(|root| crate::pem::certificate(root))
+        .collect();
     Some(text).filter(|text| !text.is_empty())
 }
 

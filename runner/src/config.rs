@@ -19,6 +19,8 @@ pub struct Config {
     pub backend: Option<BackendKind>,
     pub image: Option<String>,
     pub policy: Option<PathBuf>,
+    /// Runs have no sandbox, where their policy permits that.
+    pub no_sandbox: bool,
     /// Where neither the policy nor a flag says anything.
     pub limits: ProcLimits,
 }
@@ -30,6 +32,7 @@ struct Document {
     backend: Option<BackendKind>,
     image: Option<String>,
     policy: Option<String>,
+    no_sandbox: bool,
     limits: LimitsSection,
 }
 
@@ -68,11 +71,12 @@ fn path(variable: Variable<'_>) -> Option<PathBuf> {
 
 /// Reads a configuration whose relative paths start at `base`.
 fn read(source: &Source, base: &Path) -> Result<Config, Failure> {
-    let Document { backend, image, policy, limits } = yaml::read(source)?;
+    let Document { backend, image, policy, no_sandbox, limits } = yaml::read(source)?;
     Ok(Config {
         backend,
         image,
         policy: policy.map(|policy| base.join(policy)),
+        no_sandbox,
         limits: ProcLimits {
             cpus: limits.cpus,
             memory: limits.memory,

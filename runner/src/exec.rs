@@ -176,7 +176,7 @@ async fn feed(mut input: std::pin::Pin<Box<dyn tokio::io::AsyncWrite + Send>>) {
     drop(input.shutdown().await);
 }
 
-async fn pass_on(chunk: &Chunk, keep_stdout: bool) -> io::Result<()> {
+pub(crate) async fn pass_on(chunk: &Chunk, keep_stdout: bool) -> io::Result<()> {
     match if keep_stdout { Side::Err } else { chunk.to } {
         Side::Err => {
             let mut ours = tokio::io::stderr();
@@ -201,7 +201,7 @@ pub(crate) enum Heard {
 pub(crate) struct Signals {
     stops: Vec<(u8, Signal)>,
     resized: Option<Signal>,
-    count: u32,
+    pub(crate) count: u32,
 }
 
 impl Signals {

@@ -25,6 +25,8 @@ pub use flags::{AGENT_IMAGE, RunFlags};
 pub struct Request {
     pub command: Vec<String>,
     pub tty: bool,
+    /// There is no sandbox: the policy permits that, and somebody asked for it.
+    pub no_sandbox: bool,
     /// A refused request fails a run that would have succeeded.
     pub fail_on_denied: bool,
     /// Our own result goes to stdout, so what the command prints does not.

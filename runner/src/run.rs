@@ -5,6 +5,7 @@
 //! exact. Teardown happens on every path out, including the failed ones, and
 //! the evidence is closed after it: it says what could not be removed.
 
+mod bare;
 mod close;
 pub mod phases;
 pub(crate) mod prepare;
@@ -151,13 +152,20 @@ pub(crate) async fn raise(
         teardown.will_make(resource);
     }
     let phases = &understood.phases;
-    let network = match &plan.network {
-        None => None,
-        Some(_) => Some(phases.of("network", backend.connect(plan)).await?),
+    let (network, roots) = match &plan.network {
+        None => (None, Vec::new()),
+        Some(_) => {
+            let connecting = phases.of("network", backend.connect(plan));
+            let roots = phases.of("roots", prepare::tell_roots(understood, prepared));
+            let (network, roots) = tokio::join!(connecting, roots);
+            (Some(network?), roots?)
+        }
     };
     let raise_gateway = async {
         let (Some(network), Some(files)) = (&network, &prepared.gateway) else { return Ok(None) };
-        phases.now("settings", || prepare::tell_gateway(plan, understood, prepared, network))?;
+        phases.now("settings", || {
+            prepare::tell_gateway(plan, understood, prepared, network, &roots)
+        })?;
         let gateway =
             phases.of("start gateway", backend.start_gateway(plan, network, files)).await?;
         let certificate = phases.of("gateway serves", certificate(prepared, &gateway)).await?;

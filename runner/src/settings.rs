@@ -199,8 +199,7 @@ mod tests {
         let run = RunId::parse("20261116-031045-7f3a2b").unwrap();
         let roots = ["roots/system.pem".to_owned()];
         let at = std::net::Ipv4Addr::new(192, 0, 2, 2);
-        let network =
-            Network { name: "n".to_owned(), gateway: at, sandbox: at, doors: Doors::Own };
+        let network = Network { name: "n".to_owned(), gateway: at, sandbox: at, doors: Doors::Own };
         let text = gateway_yaml(&run, &NETWORK, &network, &upstream, &roots);
         let source = policies::Source::new("gateway.yaml", text);
         let read = gateway::config::read(&source, Path::new("/settings")).unwrap();

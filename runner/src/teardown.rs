@@ -60,13 +60,12 @@ impl Teardown {
 }
 
 impl Resource {
-    /// What is in use by what goes first, goes later; what is not, at the same
-    /// time.
+    /// What belongs to a backend goes at once: it says itself when something is
+    /// still in use, and is asked again. What is mounted from a folder does not.
     fn wave(&self) -> u8 {
         match self {
-            Self::Container(_) => 0,
-            Self::Network(_) | Self::Volume(_) => 1,
-            Self::Folder(_) => 2,
+            Self::Container(_) | Self::Network(_) | Self::Volume(_) => 0,
+            Self::Folder(_) => 1,
         }
     }
 }

@@ -12,6 +12,7 @@ mod network;
 mod outside;
 mod overrides;
 mod streams;
+mod unprotected;
 mod workspace;
 
 use tests::boxes::{Person, Programs};

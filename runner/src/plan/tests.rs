@@ -16,6 +16,7 @@ pub(crate) fn request() -> Request {
         command: vec!["make".into(), "test".into()],
         tty: false,
         fail_on_denied: false,
+        no_sandbox: false,
         keep_stdout: false,
         terminal: "xterm".into(),
         backend: BackendKind::Docker,

@@ -135,6 +135,10 @@ pub struct RunFlags {
     #[arg(long = "trust", value_name = "FILE", env = "SLUICE_TRUST", hide_env_values = true)]
     trust: Vec<PathBuf>,
 
+    /// Run without a sandbox, as you; only where the policy permits it.
+    #[arg(long, env = "SLUICE_NO_SANDBOX", hide_env_values = true)]
+    no_sandbox: bool,
+
     /// Print what would be done, and do nothing.
     #[arg(long, env = "SLUICE_DRY_RUN", hide_env_values = true)]
     pub dry_run: bool,
@@ -169,7 +173,7 @@ impl RunFlags {
                 output: self.output_limit,
             },
             observe: self.observe,
-            no_sandbox: false,
+            no_sandbox: self.no_sandbox || config.no_sandbox,
         };
         let mut notes = Vec::new();
         let here = Path::new(crate::policy::FILE);
@@ -196,6 +200,7 @@ impl RunFlags {
             command: self.command.clone(),
             tty: std::io::stdin().is_terminal() && std::io::stdout().is_terminal(),
             fail_on_denied: self.fail_on_denied,
+            no_sandbox: wanted.no_sandbox,
             keep_stdout: false,
             terminal: text(variable, "TERM").unwrap_or_else(|| "xterm".to_owned()),
             backend: self.backend.or(config.backend).unwrap_or_default(),

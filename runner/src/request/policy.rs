@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use policies::{HostPattern, NoFiles, Policy, RunOverrides, Source};
+use policies::{Beyond, HostPattern, NoFiles, Policy, RunOverrides, Source};
 
 use crate::exit::Failure;
 use crate::policy::files::Opened;
@@ -43,6 +43,13 @@ pub(super) fn from_file(path: &Path, wanted: &RunOverrides) -> Result<UnderPolic
 /// Without a file the command line is the policy: the network is off unless
 /// hosts were named, and then it leads to those.
 pub(super) fn from_flags(wanted: &RunOverrides) -> Result<UnderPolicy, Failure> {
+    // A command line that permits itself what only a policy may would be no limit.
+    if wanted.no_sandbox {
+        let beyond = Beyond::NoSandbox;
+        return Err(Failure::Usage(format!(
+            "there is no policy here, and only one permits it: {beyond}"
+        )));
+    }
     let mut text = String::from("version: 1\nname: command-line\n");
     if !wanted.allow.is_empty() || wanted.observe {
         let mode = if wanted.observe { "observe" } else { "enforce" };

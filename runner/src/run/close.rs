@@ -9,7 +9,7 @@ use policies::Fs;
 use super::prepare::{Prepared, protect};
 use super::record::Chain;
 use super::{Record, Report};
-use crate::evidence::ArtifactLimits;
+use crate::evidence::{ArtifactLimits, RunFolder};
 use crate::plan::Plan;
 use crate::request::Understood;
 use crate::settings;
@@ -28,7 +28,7 @@ pub(super) fn close(
             missing.push(format!("{what}: {why}"));
         }
     };
-    had("policy", policy(understood, prepared));
+    had("policy", policy(understood, &prepared.evidence));
     had("changes", changes(plan, understood, prepared, report));
     had("artifacts", artifacts(&understood.policy.fs, prepared));
     let record = Record::new(plan, report, &understood.phases);
@@ -38,7 +38,7 @@ pub(super) fn close(
 }
 
 /// The policy's own file first, then what it extends, as they were read.
-fn policy(understood: &Understood, prepared: &Prepared) -> Result<(), String> {
+pub(super) fn policy(understood: &Understood, evidence: &RunFolder) -> Result<(), String> {
     let mut text = settings::registries_meant(&understood.upstream.registries);
     for (path, part) in &understood.gateway_policy {
         text.push_str(&format!("# {}\n{part}", path.display()));
@@ -46,7 +46,7 @@ fn policy(understood: &Understood, prepared: &Prepared) -> Result<(), String> {
             text.push('\n');
         }
     }
-    prepared.evidence.write_policy(&text).map_err(|err| in_words(&err))
+    evidence.write_policy(&text).map_err(|err| in_words(&err))
 }
 
 fn changes(
@@ -79,6 +79,6 @@ fn artifacts(fs: &Fs, prepared: &Prepared) -> Result<(), String> {
     collected.map(drop).map_err(|err| in_words(&err))
 }
 
-fn in_words(err: &dyn std::error::Error) -> String {
+pub(super) fn in_words(err: &dyn std::error::Error) -> String {
     Chain(err).to_string()
 }

@@ -14,6 +14,7 @@ use policies::{RelativePath, Workspace};
 use rustix::fs::FileType;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
+use tokio::task::spawn_blocking;
 
 use crate::backend::{GatewayFiles, Inside, Masked, Network, WorkspaceMount};
 use crate::disk::{Watch, Watched};
@@ -131,19 +132,32 @@ fn begin(folder: &Path) -> Result<Held, PrepareError> {
     Ok(held)
 }
 
+/// Writes whom a gateway is to believe; what its settings call that.
+pub(crate) async fn tell_roots(
+    understood: &Understood,
+    prepared: &Prepared,
+) -> Result<Vec<String>, PrepareError> {
+    let Some(files) = &prepared.gateway else { return Ok(Vec::new()) };
+    let (folder, upstream) = (files.settings.clone(), understood.upstream.clone());
+    // Reading a machine's roots takes a while, and others can go on meanwhile.
+    let writing = spawn_blocking(move || settings::write_roots(&folder, &upstream));
+    let written = writing.await.unwrap_or_else(|err| Err(io::Error::other(err)));
+    written.map_err(failed("write whom to believe in", &files.settings))
+}
+
 /// Writes the settings of a gateway whose address is known now.
 pub(crate) fn tell_gateway(
     plan: &Plan,
     understood: &Understood,
     prepared: &Prepared,
     network: &Network,
+    roots: &[String],
 ) -> Result<(), PrepareError> {
     let (Some(files), Some(planned)) = (&prepared.gateway, &plan.network) else { return Ok(()) };
     let folder = &files.settings;
     let upstream = &understood.upstream;
     let write = || {
-        let roots = settings::write_roots(folder, upstream)?;
-        let text = settings::gateway_yaml(&plan.run, planned, network, upstream, &roots);
+        let text = settings::gateway_yaml(&plan.run, planned, network, upstream, roots);
         settings::write(&folder.join("gateway.yaml"), text.as_bytes())?;
         settings::write_policy(folder, &understood.gateway_policy)
     };

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use tokio::runtime::Runtime;
 
 use super::record::Chain;
-use super::{Record, Report, run};
+use super::{Record, Report, bare, run};
 use crate::backend;
 use crate::config;
 use crate::console::{Console, Format, Tone};
@@ -22,6 +22,9 @@ pub fn verb(flags: &RunFlags, console: &mut Console) -> Result<Exit, Failure> {
     let mut understood = flags.understand(&config, &place::environment)?;
     understood.request.keep_stdout = console.format != Format::Table;
     let runtime = Runtime::new().context("cannot start the runtime")?;
+    if understood.request.no_sandbox {
+        return unprotected(&understood, flags.dry_run, &runtime, console);
+    }
     let opening = backend::open(understood.request.backend);
     let opened = match runtime.block_on(understood.phases.of("open", opening)) {
         Ok(opened) => opened,
@@ -64,6 +67,34 @@ pub fn verb(flags: &RunFlags, console: &mut Console) -> Result<Exit, Failure> {
         Err(err) => return Ok(not_run(&err, console)),
     };
 
+    let record = Record::new(&plan, &report, &understood.phases);
+    tell(&report, console);
+    if console.format != Format::Table {
+        console.json(&record)?;
+    }
+    Ok(Exit::Command(record.exit_code))
+}
+
+/// Nothing is isolated, and nobody can overlook that.
+fn unprotected(
+    understood: &Understood,
+    dry_run: bool,
+    runtime: &Runtime,
+    console: &mut Console,
+) -> Result<Exit, Failure> {
+    let plan = bare::plan(RunId::now(), understood);
+    let word = console.toned_aside(Tone::Bad, "NO SANDBOX:");
+    for note in &plan.notes {
+        console.say(format_args!("{word} {}", Harmless(note)));
+    }
+    if dry_run {
+        match console.format {
+            Format::Json | Format::Jsonl => console.json(&plan)?,
+            Format::Table => console.raw(Shown(&plan).to_string().as_bytes())?,
+        }
+        return Ok(Exit::Success);
+    }
+    let report = runtime.block_on(bare::run(&plan, understood));
     let record = Record::new(&plan, &report, &understood.phases);
     tell(&report, console);
     if console.format != Format::Table {
