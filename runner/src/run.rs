@@ -327,6 +327,8 @@ pub enum RunError {
     Prepare(#[from] PrepareError),
     #[error("the transcript cannot be written")]
     Transcript(#[source] io::Error),
+    #[error("that there is no sandbox cannot be recorded, so nothing was started")]
+    Unrecorded(#[source] anyhow::Error),
 }
 
 fn shortfalls(findings: &[Finding]) -> String {

@@ -33,6 +33,8 @@ fn a_run_without_a_sandbox_is_loud_recorded_and_sealed() {
     let transcript = person.evidence().unwrap().join("transcript.cast");
     assert!(std::fs::read_to_string(transcript).unwrap().contains("out"));
     let folder = person.evidence().unwrap();
+    let log = std::fs::read_to_string(folder.join("audit.jsonl")).unwrap();
+    assert!(log.contains(r#""sluice.action":"no_sandbox""#), "{log}");
     let verified = person.sluice(&["audit", "verify", folder.to_str().unwrap()]);
     assert_eq!(verified.code, 0, "{}{}", verified.stdout, verified.stderr);
 

@@ -85,6 +85,10 @@ impl Listing {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// Notes on stderr what could not be read.
     pub(super) fn skip(&mut self, skipped: &Skipped, console: &mut Console) {
         self.skipped = true;

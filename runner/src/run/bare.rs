@@ -10,6 +10,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
+use audit::{Log, Operator, Options, Text};
 use bytes::Bytes;
 use jiff::Timestamp;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -95,6 +96,7 @@ async fn carry_out(
     understood: &Understood,
     evidence: &RunFolder,
 ) -> Result<Done, RunError> {
+    note(plan, evidence).await.map_err(RunError::Unrecorded)?;
     let mut signals = Signals::listen();
     let mut recorder = Recorder::begin(plan, evidence).map_err(RunError::Transcript)?;
     let begun = Instant::now();
@@ -170,6 +172,24 @@ async fn carry_out(
     seen.usage = Usage { cpu_nanoseconds: children_took(), wall: begun.elapsed(), ..seen.usage };
     recorder.end(judge(&seen).code()).map_err(RunError::Transcript)?;
     Ok(Done { outcome: judge(&seen), seen })
+}
+
+/// It is on record before it happens, or it does not happen.
+async fn note(plan: &Plan, evidence: &RunFolder) -> anyhow::Result<()> {
+    let options = Options {
+        writer: Text::constant(concat!("sluice ", env!("CARGO_PKG_VERSION"))),
+        ..Options::new(plan.run.as_str())
+    };
+    let (log, _) = Log::open(&evidence.gateway_log()?, options)?;
+    let operator = Operator {
+        action: Text::constant("no_sandbox"),
+        user: Some(format!("uid {}", rustix::process::getuid().as_raw()).into()),
+        accepted: true,
+        detail: Some(plan.command.join(" ").into()),
+    };
+    log.record_safely(operator).await?;
+    log.close().await?;
+    Ok(())
 }
 
 /// In a group of its own, so that all of it can be ended. With a terminal it

@@ -1,5 +1,7 @@
 //! `sluice run`.
 
+use std::io::IsTerminal as _;
+
 use anyhow::Context as _;
 use tokio::runtime::Runtime;
 
@@ -69,6 +71,12 @@ pub fn verb(flags: &RunFlags, console: &mut Console) -> Result<Exit, Failure> {
 
     let record = Record::new(&plan, &report, &understood.phases);
     tell(&report, console);
+    if report.ended.is_ok() && std::io::stderr().is_terminal() {
+        let word = console.toned_aside(Tone::Faint, "sluice:");
+        let (run, shows) = (&plan.run, if plan.network.is_some() { "audit show" } else { "diff" });
+        console
+            .say(format_args!("{word} run {run} is recorded; `sluice {shows} {run}` shows more"));
+    }
     if console.format != Format::Table {
         console.json(&record)?;
     }
