@@ -13,7 +13,8 @@ use serde::Serialize;
 #[derive(Debug)]
 pub struct Phases {
     begun: Instant,
-    taken: Mutex<Vec<Phase>>,
+    /// Name, beginning, end.
+    taken: Mutex<Vec<(&'static str, Instant, Instant)>>,
 }
 
 /// One part, in thousandths of a second since the run was asked for.
@@ -50,17 +51,18 @@ impl Phases {
     /// Everything that took time, in the order it began.
     pub fn taken(&self) -> Vec<Phase> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        taken.sort_by(|one, other| one.from_ms.total_cmp(&other.from_ms));
-        taken
+        taken.sort_by_key(|(_, from, _)| *from);
+        let phase = |(name, from, to): (&'static str, Instant, Instant)| Phase {
+            name,
+            from_ms: thousandths(from - self.begun),
+            took_ms: thousandths(to - from),
+        };
+        taken.into_iter().map(phase).collect()
     }
 
     fn add(&self, name: &'static str, from: Instant) {
-        let phase = Phase {
-            name,
-            from_ms: thousandths(from - self.begun),
-            took_ms: thousandths(from.elapsed()),
-        };
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).push(phase);
+        let part = (name, from, Instant::now());
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).push(part);
     }
 }
 
