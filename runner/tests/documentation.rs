@@ -158,9 +158,8 @@ fn outcomes(page: &mut String) {
     while let Some(outcome) = after(last.as_ref()) {
         let kind = serde_json::to_value(&outcome).unwrap();
         let code = match &outcome {
-            Outcome::Disk { .. } | Outcome::Exited { .. } | Outcome::Pids { .. } => {
-                "the command's".to_owned()
-            }
+            Outcome::Exited { .. } | Outcome::Pids { .. } => "the command's".to_owned(),
+            Outcome::Disk { .. } => "the command's, or 137 if it was ended for it".to_owned(),
             Outcome::Cancelled { .. } => "128 and the signal's number".to_owned(),
             other => other.code().to_string(),
         };
