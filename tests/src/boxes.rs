@@ -4,8 +4,6 @@
 //! The programs are static or they cannot run in an image; where the build is
 //! not, or where there is no engine, a test says so and ends.
 
-pub mod podman;
-
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -40,8 +38,6 @@ pub struct Person {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Place {
     Docker,
-    /// As somebody who is not root.
-    Podman,
 }
 
 /// A `sluice` that has ended.
@@ -64,8 +60,7 @@ pub struct Running {
 impl Person {
     /// Somebody on each backend that this machine has.
     pub fn everywhere(programs: Programs) -> Vec<Self> {
-        let docker = Self::with_docker(programs);
-        docker.into_iter().chain(Self::with_podman(programs)).collect()
+        Self::with_docker(programs).into_iter().collect()
     }
 
     /// Somebody on a machine with Docker; nobody where there is none.
@@ -76,41 +71,6 @@ impl Person {
         let home = TempDir::new().unwrap();
         fs::create_dir(home.path().join("project")).unwrap();
         Some(Self { programs, home, backend: Place::Docker, variables: Vec::new() })
-    }
-
-    /// Somebody who is not root and has Podman; nobody where there is none.
-    pub fn with_podman(programs: Programs) -> Option<Self> {
-        let user = podman::user()?;
-        if !is_static(programs.init) || podman::image().is_none() {
-            return None;
-        }
-        let home = TempDir::new().unwrap();
-        let project = home.path().join("project");
-        fs::create_dir(&project).unwrap();
-        user.give(&[home.path(), &project]);
-        Some(Self { programs, home, backend: Place::Podman, variables: Vec::new() })
-    }
-
-    /// Whom this person's project belongs to.
-    pub fn owner(&self) -> (u32, u32) {
-        match self.backend {
-            Place::Docker if rustix::process::geteuid().is_root() => (1000, 1000),
-            Place::Docker => {
-                (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
-            }
-            Place::Podman => podman::user().map(|user| (user.uid, user.gid)).unwrap(),
-        }
-    }
-
-    /// Whether memory and processors can be limited there at all.
-    pub fn limits_memory(&self) -> bool {
-        match self.backend {
-            Place::Docker => true,
-            Place::Podman => {
-                let controllers = ["info", "--format", "{{.Host.CgroupControllers}}"];
-                podman::user().unwrap().podman(&controllers).contains("memory")
-            }
-        }
     }
 
     /// Sets a variable for every `sluice`.
@@ -133,13 +93,6 @@ impl Person {
                 let subnet = docker(&["network", "inspect", "sluice-egress", "--format", format]);
                 subnet.replace(".0/24", ".1")
             }
-            // Through a process of this user's, so as this machine sees itself.
-            Place::Podman => {
-                let route = Command::new("ip").args(["-4", "route", "get", "192.0.2.1"]).output();
-                let route = String::from_utf8_lossy(&route.unwrap().stdout).into_owned();
-                let mut words = route.split_whitespace().skip_while(|word| *word != "src");
-                words.nth(1).unwrap().to_owned()
-            }
         }
     }
 
@@ -152,13 +105,6 @@ impl Person {
                 let list = |verb: &[&str]| docker(&[verb, filter.as_slice()].concat());
                 [list(&["ps", "-a"]), list(&["network", "ls"]), list(&["volume", "ls"])].concat()
             }
-            Place::Podman => {
-                let label = format!("label=dev.sluice.run={run}");
-                let filter = ["--filter", label.as_str(), "-q"];
-                let user = podman::user().unwrap();
-                let list = |verb: &[&str]| user.podman(&[verb, filter.as_slice()].concat());
-                [list(&["ps", "-a"]), list(&["network", "ls"]), list(&["volume", "ls"])].concat()
-            }
         }
     }
 
@@ -168,11 +114,6 @@ impl Person {
             Place::Docker => {
                 let label = format!("label=dev.sluice.run={run}");
                 docker(&["ps", "-q", "--filter", &label]).lines().count()
-            }
-            Place::Podman => {
-                let label = format!("label=dev.sluice.run={run}");
-                let running = ["ps", "-q", "--filter", &label];
-                podman::user().unwrap().podman(&running).lines().count()
             }
         }
     }
@@ -261,36 +202,21 @@ impl Person {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let Programs { mut sluice, mut init, mut gateway, .. } = self.programs;
-        let mut command = match self.backend {
-            Place::Docker => {
-                let mut command = Command::new(sluice);
-                command.env_clear().env("HOME", self.home.path());
-                command
-                    .env("SLUICE_BACKEND", "docker")
-                    .env("SLUICE_IMAGE", image().unwrap_or_default());
-                command
-            }
-            Place::Podman => {
-                let user = podman::user().unwrap();
-                for program in [&mut sluice, &mut init, &mut gateway] {
-                    *program = user.reach(program);
-                }
-                // A home of its own would be a store of its own.
-                let mut command = user.command(sluice);
-                command
-                    .env("SLUICE_BACKEND", "podman")
-                    .env("SLUICE_IMAGE", podman::image().unwrap_or_default());
-                command
-            }
+        let mut command = Command::new(self.programs.sluice);
+        command.env_clear();
+        match self.backend {
+            Place::Docker => command
+                .env("SLUICE_BACKEND", "docker")
+                .env("SLUICE_IMAGE", image().unwrap_or_default()),
         };
         command
             .args(arguments)
             .current_dir(self.project())
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.home.path())
             .env("XDG_STATE_HOME", self.home.path().join("state"))
-            .env("SLUICE_INIT_PROGRAM", init)
-            .env("SLUICE_GATEWAY_PROGRAM", gateway)
+            .env("SLUICE_INIT_PROGRAM", self.programs.init)
+            .env("SLUICE_GATEWAY_PROGRAM", self.programs.gateway)
             .env("SLUICE_LAUNCH_PROGRAM", self.programs.launch)
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
