@@ -45,6 +45,9 @@ pub fn check(config: &Config) -> Result<Checked, StartError> {
     lines.push(("control", config.control.display().to_string()));
     lines.push(("audit", config.audit.display().to_string()));
     lines.push(("ca", ca(&config.ca)));
+    if let Some(kit) = &config.trust_kit {
+        lines.push(("trust kit", kit.display().to_string()));
+    }
     lines.extend(upstream(config));
     if !policy.net.enabled {
         lines.push(("note", "the policy turns the network off: everything is refused".to_owned()));

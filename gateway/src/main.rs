@@ -10,13 +10,16 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::thread;
+use std::time::Duration;
 
 use clap::builder::FalseyValueParser;
 use clap::{Parser, ValueEnum};
-use gateway::config::{self, Config, ConfigError};
+use gateway::config::{self, Config, ConfigError, Given};
+use gateway::control::{Client, ClientError};
 use gateway::{Drained, Inherited, Server, Signals, StartError, Told, check};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
+use tokio::time;
 use tracing::info;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
@@ -36,6 +39,10 @@ struct Args {
     )]
     config: PathBuf,
 
+    /// What `${NAME}` in the settings stands for.
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    given: Vec<Given>,
+
     /// Let pass what no rule names, and record it as `would_deny`. The policy must permit it.
     #[arg(long, env = "SLUICE_GATEWAY_OBSERVE", value_parser = FalseyValueParser::new())]
     observe: bool,
@@ -47,6 +54,10 @@ struct Args {
     /// Check settings and policy, print what would run, and exit.
     #[arg(long, env = "SLUICE_GATEWAY_CHECK", value_parser = FalseyValueParser::new())]
     check: bool,
+
+    /// Ask the gateway of these settings whether it serves and can record, and exit.
+    #[arg(long, env = "SLUICE_GATEWAY_HEALTH", value_parser = FalseyValueParser::new())]
+    health: bool,
 
     /// What to log, such as `info` or `gateway=debug`.
     #[arg(long, value_name = "FILTER", env = "SLUICE_GATEWAY_LOG", default_value = "info")]
@@ -69,8 +80,12 @@ enum LogFormat {
 enum Failure {
     #[error(transparent)]
     Config(#[from] ConfigError),
+    #[error(transparent)]
+    Control(#[from] ClientError),
     #[error("`{written}` is not a log filter: {source}")]
     Log { written: String, source: ParseError },
+    #[error("the gateway is not ready: {why}")]
+    NotReady { why: String },
     #[error("cannot start the runtime")]
     Runtime(#[source] io::Error),
     #[error("cannot listen for signals")]
@@ -92,14 +107,29 @@ fn main() -> ExitCode {
 #[expect(clippy::print_stdout, reason = "`--check` answers on stdout")]
 fn run(args: &Args, inherited: Inherited) -> Result<(), Failure> {
     log_to_stderr(args)?;
-    let mut config = config::load(&args.config)?;
+    let mut config = config::load_with(&args.config, &args.given)?;
     config.observe |= args.observe;
     if args.check {
         println!("{}", check(&config)?);
         return Ok(());
     }
     let runtime = Runtime::new().map_err(Failure::Runtime)?;
+    if args.health {
+        return runtime.block_on(health(&config));
+    }
     runtime.block_on(serve(config, inherited, args.lifeline))
+}
+
+/// For engines that ask a container how it is: there is no shell in its image.
+async fn health(config: &Config) -> Result<(), Failure> {
+    let asked = time::timeout(PATIENCE, Client::new(&config.control).status()).await;
+    let status =
+        asked.map_err(|_| Failure::NotReady { why: "it does not answer".to_owned() })??;
+    if status.ready {
+        return Ok(());
+    }
+    let why = status.audit.why_not.unwrap_or_else(|| "it is draining".to_owned());
+    Err(Failure::NotReady { why })
 }
 
 async fn serve(config: Config, inherited: Inherited, lifeline: bool) -> Result<(), Failure> {
@@ -172,6 +202,13 @@ fn tell(failure: &Failure) -> ExitCode {
         Failure::Config(_) | Failure::Log { .. } | Failure::Start(StartError::Policy(_)) => {
             ExitCode::from(2)
         }
-        Failure::Runtime(_) | Failure::Signals(_) | Failure::Start(_) => ExitCode::FAILURE,
+        Failure::Control(_)
+        | Failure::NotReady { .. }
+        | Failure::Runtime(_)
+        | Failure::Signals(_)
+        | Failure::Start(_) => ExitCode::FAILURE,
     }
 }
+
+/// A gateway that has not said by then how it is, is not well.
+const PATIENCE: Duration = Duration::from_secs(3);

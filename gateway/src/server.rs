@@ -51,6 +51,8 @@ pub enum StartError {
     Mint(#[from] certs::MintError),
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    #[error("the sandbox would not know whom to trust")]
+    TrustKit(#[from] certs::KitError),
     #[error("what cannot be recorded does not start: {0}")]
     Unrecorded(#[from] audit::Unavailable),
     #[error(transparent)]
@@ -157,6 +159,10 @@ async fn build(
         .with_registries(config.registries.clone());
     let ReadPolicy { policy, hash } = read_policy(&policy_file, &log).await?;
     let tls = Serving::new(Arc::new(authority(&config)?))?;
+    if let Some(kit) = &config.trust_kit {
+        // Before anybody can ask whether we are ready: who waits for that finds it.
+        certs::Kit::write(kit, tls.authority().certificate(), &config.upstream.roots)?;
+    }
     let dialer = Dialer::new(config.upstream)?;
     let limits = Limits::new(config.limits, &policy.net.limits);
     open_files::make_room_for(limits.bounds().connections);

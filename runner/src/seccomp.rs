@@ -175,6 +175,8 @@ const ALLOWED: &str = "
 
 #[cfg(test)]
 mod tests {
+    use expect_test::expect_file;
+
     use super::*;
 
     #[test]
@@ -267,6 +269,21 @@ mod tests {
         by_engine.sort();
         by_compiler.sort();
         assert_eq!(by_engine, by_compiler);
+    }
+
+    /// `UPDATE_EXPECT=1` writes it.
+    #[test]
+    fn the_file_for_compose_is_this_very_list() {
+        let mut profile: Value = serde_json::from_str(&profile()).unwrap();
+        // One file for every machine: an engine finds its own in the map.
+        profile.as_object_mut().unwrap().remove("architectures");
+        profile["archMap"] = ["SCMP_ARCH_AARCH64", "SCMP_ARCH_X86_64"]
+            .map(|name| json!({ "architecture": name, "subArchitectures": [] }))
+            .to_vec()
+            .into();
+        let text = format!("{}\n", serde_json::to_string_pretty(&profile).unwrap());
+        expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/../compose/seccomp.json")]
+            .assert_eq(&text);
     }
 
     #[test]

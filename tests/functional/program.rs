@@ -106,6 +106,55 @@ async fn settings_are_checked_without_being_carried_out() {
     world.end().await;
 }
 
+/// An image without a shell has no other way to ask.
+#[tokio::test]
+async fn asked_for_its_health_it_says_whether_it_serves() {
+    let world = World::new().start_program().await;
+    let settings = world.folder().join("gateway.yaml");
+    let health = || {
+        let mut asked = Command::new(tests::program());
+        asked.args(["--health", "--config"]).arg(&settings).output().unwrap()
+    };
+    assert!(health().status.success());
+    let folder = world.kill().await;
+    let asked = health();
+    assert_eq!(asked.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&asked.stderr).into_owned();
+    assert!(told.contains("no gateway answers"), "{told}");
+    drop(folder);
+}
+
+#[tokio::test]
+async fn settings_may_name_what_only_the_command_line_knows() {
+    let world = World::new().start_program().await;
+    let settings = world.folder().join("gateway.yaml");
+    let text = std::fs::read_to_string(&settings).unwrap();
+    std::fs::write(&settings, text.replace("dns: 127.0.0.1:0", "dns: \"${inside}:0\"")).unwrap();
+    let check = |given: &[&str]| {
+        let mut asked = Command::new(tests::program());
+        asked.args(["--check", "--config"]).arg(&settings).args(given).output().unwrap()
+    };
+    let told = String::from_utf8_lossy(&check(&[]).stderr).into_owned();
+    assert!(told.contains("--set inside=VALUE"), "{told}");
+    let told = check(&["--set", "inside=127.0.0.9"]);
+    assert!(String::from_utf8_lossy(&told.stdout).contains("127.0.0.9:0"), "{told:?}");
+    world.end().await;
+}
+
+/// The sandbox is handed a certificate, never the key; and only what it may read.
+#[tokio::test]
+async fn a_trust_kit_is_there_before_the_gateway_says_it_serves() {
+    let world = World::new().settings("trust_kit: kit").start_program().await;
+    let kit = world.folder().join("kit");
+    let ca = std::fs::read_to_string(kit.join("ca.pem")).unwrap();
+    assert_eq!(ca, world.control.get("/ca.pem").await.text());
+    for entry in std::fs::read_dir(&kit).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        assert!(!String::from_utf8_lossy(&bytes).contains("PRIVATE KEY"));
+    }
+    world.end().await;
+}
+
 /// A dead gateway is no way out: nothing it served goes on without it.
 #[tokio::test]
 async fn killed_it_takes_everything_with_it() {

@@ -32,6 +32,7 @@ pub(super) struct Document {
     pub(super) audit: Option<FilePath>,
     #[serde(default)]
     pub(super) ca: CaSection,
+    pub(super) trust_kit: Option<FilePath>,
     #[serde(default)]
     pub(super) limits: LimitsSection,
     #[serde(default)]

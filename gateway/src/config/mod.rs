@@ -12,6 +12,7 @@ mod authority;
 mod bounds;
 mod document;
 mod door;
+mod given;
 mod proxy;
 mod upstream;
 
@@ -30,6 +31,7 @@ pub use authority::Ca;
 pub use document::Topology;
 use document::{AnswerAddress, Document, FilePath};
 pub use door::{Door, Fd};
+pub use given::{Given, NotGiven};
 
 /// What the gateway runs on.
 #[derive(Debug)]
@@ -49,6 +51,9 @@ pub struct Config {
     /// The directory of the audit log.
     pub audit: PathBuf,
     pub ca: Ca,
+    /// The directory into which the trust kit is written at the start, for a
+    /// sandbox that nobody else hands it to.
+    pub trust_kit: Option<PathBuf>,
     pub limits: Bounds,
     pub(crate) upstream: Settings,
 }
@@ -85,6 +90,8 @@ pub struct Dns {
 pub enum ConfigError {
     #[error(transparent)]
     Problems(#[from] Problems),
+    #[error("{} names `${{{name}}}`, and nobody says what that is; give it with --set {name}=VALUE", path.display())]
+    NotGiven { path: PathBuf, name: String },
     #[error("cannot read {}", path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error("{} is larger than {MOST_BYTES} bytes, which no settings are", path.display())]
@@ -93,6 +100,11 @@ pub enum ConfigError {
 
 /// Reads the settings in the file at `path`.
 pub fn load(path: &Path) -> Result<Config, ConfigError> {
+    load_with(path, &[])
+}
+
+/// The same, with values for what the file only names.
+pub fn load_with(path: &Path, given: &[Given]) -> Result<Config, ConfigError> {
     let cannot = |source| ConfigError::Read { path: path.to_owned(), source };
     let mut text = String::new();
     let file = fs::File::open(path).map_err(cannot)?;
@@ -100,6 +112,8 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
     if text.len() as u64 > MOST_BYTES {
         return Err(ConfigError::TooLarge { path: path.to_owned() });
     }
+    let text = given::fill(&text, given)
+        .map_err(|name| ConfigError::NotGiven { path: path.to_owned(), name })?;
     let file = path::absolute(path).map_err(cannot)?;
     let base = file.parent().unwrap_or(Path::new("/"));
     Ok(read(&Source::new(path.display().to_string(), text), base)?)
@@ -121,6 +135,7 @@ fn resolve(document: Document, source: &Source, base: &Path) -> Result<Config, P
         control,
         audit,
         ca,
+        trust_kit,
         limits,
         upstream,
         topology,
@@ -178,6 +193,7 @@ fn resolve(document: Document, source: &Source, base: &Path) -> Result<Config, P
         control: base.join(control),
         audit: base.join(audit),
         ca,
+        trust_kit: trust_kit.map(|FilePath(path)| base.join(path)),
         limits: limits.resolve(),
         upstream,
     })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use expect_test::{Expect, expect};
+use expect_test::{Expect, expect, expect_file};
 use policies::{NoFiles, ProcLimits, Source};
 
 use super::*;
@@ -183,4 +183,18 @@ fn scratch_space_never_outgrows_memory() {
     let plan = planned("version: 1\nproc: {memory: 64MiB}\n", &request());
     let all: u64 = plan.tmpfs.iter().map(|place| place.bytes).sum();
     assert!(all < plan.limits.memory, "{all}");
+}
+
+/// `UPDATE_EXPECT=1` writes it.
+#[test]
+fn the_variables_for_compose_are_those_of_a_run() {
+    let plan = planned("version: 1\nnet: {enabled: true}\n", &request());
+    let own = ["HOME", "SLUICE_RUN", "USER"];
+    let kit = plan.environment.iter().filter(|(name, _)| !own.contains(&name.as_str()));
+    let mut text = String::from(
+        "# Points the sandbox's tools at the gateway and its certificate. The same that a\n\
+         # run has; a test keeps it so.\n",
+    );
+    kit.for_each(|(name, value)| text.push_str(&format!("{name}={value}\n")));
+    expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/../compose/trust.env")].assert_eq(&text);
 }

@@ -11,6 +11,7 @@
 //! **Invariant:** it answers and never asks: nothing here opens a connection.
 
 mod answer;
+pub mod program;
 mod seen;
 mod websocket;
 

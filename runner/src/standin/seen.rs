@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// One request, as it arrived.
 #[derive(Clone, Debug, Serialize)]
@@ -23,6 +23,7 @@ pub struct Seen {
     /// With its query.
     pub path: String,
     /// Names in lower case, in the order of arrival.
+    #[serde(serialize_with = "as_lines")]
     pub headers: Vec<(String, String)>,
     /// How many bytes of a body came with it.
     pub body: u64,
@@ -35,9 +36,16 @@ impl Seen {
     }
 }
 
+/// As people read headers.
+fn as_lines<S: Serializer>(headers: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(headers.iter().map(|(name, value)| format!("{name}: {value}")))
+}
+
 /// Who is told of every request as it comes; nobody by default.
 #[derive(Clone, Default)]
-pub struct Told(Option<Arc<dyn Fn(&Seen) + Send + Sync>>);
+pub struct Told(Option<Arc<Listener>>);
+
+type Listener = dyn Fn(&Seen) + Send + Sync;
 
 impl Told {
     pub fn to(listener: impl Fn(&Seen) + Send + Sync + 'static) -> Self {

@@ -1,0 +1,52 @@
+# Sourced by up, review and down: which pilot, and who carries it out.
+#
+# Sets `project` and `number`, takes `-p NAME` off the arguments, and defines
+# `compose`.
+# shellcheck shell=sh
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+# Paths in compose.yaml are relative to it, and docker-compose 1.29 reads the
+# seccomp profile relative to where it was started.
+cd "$here" || exit
+
+say() { echo "$(basename -- "$0"): $*" >&2; }
+fail() {
+    say "$*"
+    exit 1
+}
+
+# A setting: from the environment, else from .env.
+setting() {
+    eval "value=\${$1-}"
+    # shellcheck disable=SC2154
+    [ -n "$value" ] || value=$(sed -n "s/^$1=//p" .env | tail -n 1)
+    echo "$value"
+}
+
+project=$(setting COMPOSE_PROJECT_NAME)
+if [ "${1-}" = -p ]; then
+    [ -n "${2-}" ] || fail "-p needs a name"
+    project=$2
+    shift 2
+fi
+case $project in
+'' | *[!a-z0-9_-]* | [_-]*) fail "\`$project\` cannot name a pilot: write a-z, 0-9, - and _" ;;
+esac
+
+docker version >/dev/null 2>&1 || fail "Docker does not answer; is it installed, running, and may you use it?"
+if docker compose version >/dev/null 2>&1; then
+    # It knows one more wall than 1.29 does.
+    compose() { docker compose -p "$project" -f compose.yaml -f private-cgroup.yaml "$@"; }
+elif command -v docker-compose >/dev/null 2>&1; then
+    compose() { docker-compose -p "$project" "$@"; }
+else
+    fail "there is neither \`docker compose\` nor docker-compose"
+fi
+
+# The number of this pilot's networks, if they are there: compose makes them anew
+# under any other.
+number=$(docker network inspect -f '{{range .IPAM.Config}}{{.Subnet}}{{end}}' "${project}_inside" 2>/dev/null |
+    sed -n 's/^198\.19\.\([0-9]*\)\.0\/29$/\1/p')
+if [ -n "$number" ]; then
+    SLUICE_NUMBER=$number
+    export SLUICE_NUMBER
+fi

@@ -1,0 +1,139 @@
+//! What can be said of the pilot's files without starting it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use tests::available::{is_installed, python, skip};
+use tests::boxes::docker;
+
+use crate::pilot::{Said, can_run, clone};
+
+/// Compose v2 follows the specification; 1.29 has a mind of its own.
+#[test]
+fn the_file_is_understood_by_compose_v2_and_by_1_29() {
+    let folder = clone().join("compose");
+    if let Some(python) = python(&["check_jsonschema"]) {
+        let said = Said::of(
+            Command::new(python)
+                .args(["-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"])
+                .args(["compose.yaml", "private-cgroup.yaml"])
+                .current_dir(&folder)
+                .output()
+                .unwrap(),
+        );
+        assert_eq!(said.code, 0, "{said:?}");
+    }
+    if is_installed("docker-compose") {
+        let mut command = Command::new("docker-compose");
+        let said = Said::of(command.args(["config", "-q"]).current_dir(&folder).output().unwrap());
+        assert_eq!(said.code, 0, "{said:?}");
+    }
+}
+
+#[test]
+fn the_gateways_image_is_the_same_bytes_every_time() {
+    if !is_installed("tar") || !is_installed("sha256sum") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let program = env!("CARGO_BIN_EXE_sluice-gateway-under-test");
+    let pack = |file: &str| {
+        let mut command = Command::new(clone().join("compose/images/pack"));
+        let said = command.args(["gateway", program, file]).current_dir(home.path()).output();
+        let said = Said::of(said.unwrap());
+        assert_eq!(said.code, 0, "{said:?}");
+        (said.stdout, fs::read(home.path().join(file)).unwrap())
+    };
+    let (first, one) = pack("one.tar");
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    let (second, two) = pack("two.tar");
+    assert_eq!(first, second);
+    assert!(one == two, "the archives differ");
+
+    let unpacked = Said::of(
+        Command::new("tar").args(["-xf", "one.tar"]).current_dir(home.path()).output().unwrap(),
+    );
+    assert_eq!(unpacked.code, 0, "{unpacked:?}");
+    let manifest = json(&home.path().join("manifest.json"));
+    let config = json(&home.path().join(manifest[0]["Config"].as_str().unwrap()));
+    assert_eq!(config["config"]["User"], "65532:65532");
+    for label in ["title", "version", "revision", "licenses"] {
+        let label = format!("org.opencontainers.image.{label}");
+        assert!(config["config"]["Labels"][&label].is_string(), "{label}");
+    }
+    let inside = Said::of(
+        Command::new("tar").args(["-tf", "layer.tar"]).current_dir(home.path()).output().unwrap(),
+    );
+    let programs: Vec<_> = inside
+        .stdout
+        .lines()
+        .filter(|line| !line.ends_with('/') && !line.starts_with("etc/ssl/"))
+        .collect();
+    assert_eq!(programs, ["sluice-gateway"], "no shell, nothing else");
+}
+
+/// For people whose images come from a builder.
+#[test]
+fn the_dockerfile_makes_the_same_gateway() {
+    if !can_run() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let folder = clone().join("compose/images");
+    fs::copy(folder.join("gateway/Dockerfile"), home.path().join("Dockerfile")).unwrap();
+    let layer = home.path().join("layer.tar");
+    let program = env!("CARGO_BIN_EXE_sluice-gateway-under-test");
+    let mut command = Command::new(folder.join("pack"));
+    let said = Said::of(command.args(["gateway", program]).arg(layer).output().unwrap());
+    assert_eq!(said.code, 0, "{said:?}");
+    let tag = format!("sluice-test/gateway:{}", std::process::id());
+    let mut command = Command::new("docker");
+    let built = command.args(["build", "-q", "-t", &tag]).arg(home.path()).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let said = docker(&["run", "--rm", "--network", "none", "--read-only", &tag, "--version"]);
+    docker(&["rmi", &tag]);
+    assert!(said.starts_with("sluice-gateway "), "{said}");
+}
+
+#[test]
+fn both_recipes_of_the_agents_image_install_the_same() {
+    let read = |name: &str| fs::read_to_string(clone().join("compose/images/agent").join(name));
+    let (recipe, dockerfile) = (read("root-filesystem").unwrap(), read("Dockerfile").unwrap());
+    let lists = recipe.lines().filter_map(|line| line.strip_prefix("packages="));
+    let packages: Vec<&str> =
+        lists.flat_map(|list| list.split(',')).filter(|name| *name != "$packages").collect();
+    assert!(packages.len() > 20, "{packages:?}");
+    // What every Debian image has already.
+    let base = ["debianutils", "libc-bin", "base-files", "dash"];
+    for package in packages.iter().filter(|name| !base.contains(name)) {
+        assert!(dockerfile.split_whitespace().any(|word| word == *package), "{package}");
+    }
+}
+
+#[test]
+fn a_list_of_what_is_linked_in_stands_beside_the_image() {
+    if !is_installed("cargo") {
+        return;
+    }
+    let said = Said::of(
+        Command::new(clone().join("compose/images/sbom")).arg("gateway").output().unwrap(),
+    );
+    if said.code != 0 && said.stderr.contains("offline") {
+        return skip("cargo's index");
+    }
+    assert_eq!(said.code, 0, "{said:?}");
+    let list: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(list["bomFormat"], "CycloneDX");
+    let components = list["components"].as_array().unwrap();
+    let rustls = components.iter().find(|one| one["name"] == "rustls").unwrap();
+    let locked = fs::read_to_string(clone().join("Cargo.lock")).unwrap();
+    let version = rustls["version"].as_str().unwrap();
+    assert!(locked.contains(&format!("name = \"rustls\"\nversion = \"{version}\"")), "{rustls}");
+    assert!(components.iter().all(|one| one["licenses"].is_array()), "each with its licence");
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}

@@ -1,0 +1,184 @@
+//! A pilot as a person has it: started, looked at and removed by the commands
+//! that README names.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tests::available::{is_installed, skip};
+use tests::boxes::docker;
+
+/// A pilot that is up, and taken down with the test whatever comes of it.
+#[derive(Debug)]
+pub(crate) struct Pilot {
+    pub(crate) project: String,
+    settings: Vec<(&'static str, String)>,
+    /// A copy of the settings, for tests to change.
+    home: TempDir,
+    down: bool,
+}
+
+/// What a command inside came to.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// Whether there is an engine, and somebody who reads compose files.
+pub(crate) fn can_run() -> bool {
+    let answers = Command::new("docker").arg("version").output();
+    if !answers.is_ok_and(|out| out.status.success()) {
+        skip("docker");
+        return false;
+    }
+    has_compose()
+}
+
+fn has_compose() -> bool {
+    let plugin = Command::new("docker").args(["compose", "version"]).output();
+    plugin.is_ok_and(|out| out.status.success()) || is_installed("docker-compose")
+}
+
+pub(crate) fn clone() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+impl Pilot {
+    /// `compose/up`, with `changed` in place of what `.env` says.
+    pub(crate) fn up(name: &str, changed: &[(&'static str, &str)]) -> Self {
+        let home = TempDir::new().unwrap();
+        let settings = home.path().join("settings");
+        fs::create_dir(&settings).unwrap();
+        for file in ["gateway.yaml", "policy.yaml"] {
+            fs::copy(clone().join("compose/settings").join(file), settings.join(file)).unwrap();
+        }
+        let process = std::process::id();
+        let mut all = vec![
+            ("SLUICE_SETTINGS", settings.display().to_string()),
+            // Where nobody else who tests begins.
+            ("SLUICE_NUMBER", (64 + process % 56).to_string()),
+            ("SLUICE_PROGRAM", env!("CARGO_BIN_EXE_sluice-under-test").to_owned()),
+            ("SLUICE_GATEWAY_PROGRAM", env!("CARGO_BIN_EXE_sluice-gateway-under-test").to_owned()),
+            ("SLUICE_STANDIN_PROGRAM", env!("CARGO_BIN_EXE_sluice-standin-under-test").to_owned()),
+        ];
+        all.extend(changed.iter().map(|(name, value)| (*name, (*value).to_owned())));
+        let project = format!("sluice-test-{process}-{name}");
+        let pilot = Self { project, settings: all, home, down: false };
+        let started = pilot.script("up", &[]);
+        assert!(started.code == 0, "{}{}", started.stdout, started.stderr);
+        assert!(started.stdout.contains("compose/review"), "it says what to do next: {started:?}");
+        pilot
+    }
+
+    /// One of the three commands.
+    pub(crate) fn script(&self, name: &str, arguments: &[&str]) -> Said {
+        let mut command = Command::new("timeout");
+        command.arg("400").arg(clone().join("compose").join(name)).args(["-p", &self.project]);
+        command.args(arguments).current_dir(self.home.path());
+        command.envs(self.settings.iter().map(|(name, value)| (name, value)));
+        Said::of(command.output().unwrap())
+    }
+
+    pub(crate) fn settings(&self) -> PathBuf {
+        self.home.path().join("settings")
+    }
+
+    pub(crate) fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    pub(crate) fn container(&self, service: &str) -> String {
+        let project = format!("label=com.docker.compose.project={}", self.project);
+        let service = format!("label=com.docker.compose.service={service}");
+        docker(&["ps", "-aq", "--filter", &project, "--filter", &service])
+    }
+
+    /// A command inside the sandbox.
+    pub(crate) fn inside(&self, words: &[&str]) -> Said {
+        let sandbox = self.container("sandbox");
+        let mut command = Command::new("timeout");
+        command.args(["60", "docker", "exec", &sandbox]).args(words);
+        Said::of(command.output().unwrap())
+    }
+
+    /// `curl` inside the sandbox: version, status, then the body.
+    pub(crate) fn curl(&self, words: &[&str]) -> Said {
+        let quiet = ["curl", "-sS", "-m", "20", "-w", "\n%{http_version} %{http_code}"];
+        self.inside(&[quiet.as_slice(), words].concat())
+    }
+
+    /// A Python script inside the sandbox.
+    pub(crate) fn python(&self, script: &str) -> Said {
+        self.inside(&["python3", "-c", script])
+    }
+
+    /// The address of `service` that ends in `last`.
+    pub(crate) fn address(&self, last: u8) -> String {
+        let network = format!("{}_inside", self.project);
+        let subnet = docker(&[
+            "network",
+            "inspect",
+            "-f",
+            "{{range .IPAM.Config}}{{.Subnet}}{{end}}",
+            &network,
+        ]);
+        let (three, _) = subnet.rsplit_once('.').unwrap();
+        format!("{three}.{last}")
+    }
+
+    /// Every request that reached the stand-in.
+    pub(crate) fn arrived(&self) -> Vec<Value> {
+        let log = docker(&["logs", &self.container("upstream")]);
+        log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// `compose/down`; what is left of it afterwards.
+    pub(crate) fn down(&mut self) -> String {
+        let ended = self.script("down", &[]);
+        assert!(ended.code == 0, "{}{}", ended.stdout, ended.stderr);
+        self.down = true;
+        self.left()
+    }
+
+    fn left(&self) -> String {
+        let label = format!("label=com.docker.compose.project={}", self.project);
+        let filter = ["--filter", label.as_str(), "-q"];
+        let list = |verb: &[&str]| docker(&[verb, filter.as_slice()].concat());
+        [list(&["ps", "-a"]), list(&["network", "ls"]), list(&["volume", "ls"])].concat()
+    }
+}
+
+impl Drop for Pilot {
+    fn drop(&mut self) {
+        if !self.down {
+            self.script("down", &[]);
+        }
+    }
+}
+
+impl Said {
+    pub(crate) fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_ends(&self, end: &str) -> &Self {
+        assert!(self.stdout.ends_with(end), "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_says(&self, word: &str) -> &Self {
+        assert!(self.stdout.contains(word), "{self:?}");
+        self
+    }
+}
