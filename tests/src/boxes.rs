@@ -258,7 +258,9 @@ impl Running {
     pub fn printed(&self, word: &str) {
         wait_for(word, || {
             let transcript = newest_run(&self.home)?.join("transcript.cast");
-            fs::read_to_string(transcript).ok()?.contains(word).then_some(())
+            let text = fs::read_to_string(transcript).ok()?;
+            // The first line holds the command, which may name the word too.
+            text.split_once('\n')?.1.contains(word).then_some(())
         });
     }
 

@@ -355,10 +355,8 @@ mod tests {
         assert_eq!(read("memory"), plan.limits.memory.to_string());
         assert_eq!(read("pids"), plan.limits.pids.to_string());
         assert_eq!(read("cpu"), (u64::from(plan.limits.cpu_millis) * 100).to_string());
-        assert_eq!(
-            groups.found().into_iter().map(|(run, _)| run).collect::<Vec<_>>(),
-            [run.clone()]
-        );
+        let found: Vec<_> = groups.found().into_iter().map(|(run, _)| run).collect();
+        assert_eq!(found, std::slice::from_ref(&run));
         // The files of a real group go with it.
         for path in made {
             fs::remove_dir_all(path).unwrap();
