@@ -20,5 +20,6 @@ mod files;
 mod framing;
 mod names;
 mod noise;
+mod podman;
 mod prerequisites;
 mod the_box;

@@ -43,6 +43,10 @@ impl About {
         self.host.security.rootless
     }
 
+    pub(super) fn version(&self) -> &str {
+        &self.version.version
+    }
+
     /// Why it will not do at all.
     pub(super) fn unfit(&self) -> Option<String> {
         let version = &self.version.version;

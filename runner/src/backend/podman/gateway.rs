@@ -11,6 +11,7 @@ use crate::backend::engine::within::Bind;
 use crate::backend::{Ability, BackendError, GatewayFiles, GatewayHandle, Network, Step};
 use crate::image;
 use crate::plan::Plan;
+use crate::seccomp;
 
 /// Starts the gateway of `plan` on its network.
 pub(super) async fn start(
@@ -26,6 +27,8 @@ pub(super) async fn start(
     let names = Names::of(&plan.run);
     let hosts = files.settings.with_file_name("gateway-hosts");
     write(podman, &hosts, "127.0.0.1\tlocalhost\n")?;
+    let profile = files.settings.with_file_name("gateway-seccomp.json");
+    write(podman, &profile, &seccomp::gateway_profile())?;
 
     let mut wanted = container(podman, plan, network, files, &names);
     let mounts = [
@@ -34,7 +37,14 @@ pub(super) async fn start(
         mount(&files.audit, "/audit", false),
         mount(&hosts, "/etc/hosts", true),
     ];
-    set(&mut wanted, [("image", json!(image)), ("mounts", json!(mounts))]);
+    set(
+        &mut wanted,
+        [
+            ("image", json!(image)),
+            ("mounts", json!(mounts)),
+            ("seccomp_profile_path", json!(profile)),
+        ],
+    );
     podman
         .libpod
         .post("/containers/create", &wanted)

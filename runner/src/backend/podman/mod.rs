@@ -27,7 +27,7 @@ use super::engine::labels::Names;
 use super::engine::{self, Engine, streams, sweep};
 use super::{
     Abilities, Ability, Backend, BackendError, Ended, Found, GatewayFiles, GatewayHandle, Inside,
-    Network, Sandbox, Stats, Step, Streams, TerminalSize,
+    Network, Sandbox, Stats, Step, Streams, TerminalSize, Used,
 };
 use crate::image::agent;
 use crate::place;
@@ -119,6 +119,16 @@ impl Backend for Podman {
 
     async fn host(&self) -> Result<IpAddr, BackendError> {
         network::host(self).await
+    }
+
+    async fn used(&self, image: &str) -> Used {
+        let found = self.libpod.get(&format!("/images/{image}/json")).await.unwrap_or_default();
+        let digests = found["RepoDigests"].as_array().into_iter().flatten();
+        Used {
+            engine: Some(format!("{NAME} {}", self.about.version())),
+            image_id: found["Id"].as_str().map(|id| format!("sha256:{id}")),
+            image_digests: digests.filter_map(|one| Some(one.as_str()?.to_owned())).collect(),
+        }
     }
 
     fn resources(&self, plan: &Plan) -> Vec<Resource> {
