@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::builder::FalseyValueParser;
 use clap::{Parser, ValueEnum};
@@ -50,6 +50,10 @@ struct Args {
     /// Stop when standard input ends: whoever holds its other end is gone.
     #[arg(long, env = "SLUICE_GATEWAY_LIFELINE")]
     lifeline: bool,
+
+    /// Stop at this time, in seconds since 1970, whoever is still there.
+    #[arg(long, value_name = "SECONDS", env = "SLUICE_GATEWAY_UNTIL")]
+    until: Option<u64>,
 
     /// Check settings and policy, print what would run, and exit.
     #[arg(long, env = "SLUICE_GATEWAY_CHECK", value_parser = FalseyValueParser::new())]
@@ -117,7 +121,7 @@ fn run(args: &Args, inherited: Inherited) -> Result<(), Failure> {
     if args.health {
         return runtime.block_on(health(&config));
     }
-    runtime.block_on(serve(config, inherited, args.lifeline))
+    runtime.block_on(serve(config, inherited, args))
 }
 
 /// For engines that ask a container how it is: there is no shell in its image.
@@ -132,8 +136,9 @@ async fn health(config: &Config) -> Result<(), Failure> {
     Err(Failure::NotReady { why })
 }
 
-async fn serve(config: Config, inherited: Inherited, lifeline: bool) -> Result<(), Failure> {
-    let mut cut_off = pin!(cut_off(lifeline));
+async fn serve(config: Config, inherited: Inherited, args: &Args) -> Result<(), Failure> {
+    let mut cut_off = pin!(cut_off(args.lifeline));
+    let mut expired = pin!(expired(args.until));
     let mut signals = Signals::listen().map_err(Failure::Signals)?;
     let server = Server::start(config, inherited).await?;
     for listening in server.listening() {
@@ -148,6 +153,10 @@ async fn serve(config: Config, inherited: Inherited, lifeline: bool) -> Result<(
             },
             () = server.asked_to_drain() => break,
             () = &mut cut_off => break,
+            () = &mut expired => {
+                info!("the time is over");
+                break;
+            }
         }
     }
     match server.drain().await {
@@ -171,6 +180,21 @@ async fn cut_off(lifeline: bool) {
     });
     end.await.ok();
 }
+
+/// Done when the clock on the wall shows `until`. It is looked at again and
+/// again: a sleep does not count the time that the machine itself slept.
+async fn expired(until: Option<u64>) {
+    let Some(until) = until else { return pending().await };
+    let until = UNIX_EPOCH.checked_add(Duration::from_secs(until));
+    // A time that no clock shows never comes.
+    let Some(until) = until else { return pending().await };
+    while let Ok(left) = until.duration_since(SystemTime::now()) {
+        time::sleep(left.min(A_LOOK).max(A_MOMENT)).await;
+    }
+}
+
+const A_LOOK: Duration = Duration::from_secs(10);
+const A_MOMENT: Duration = Duration::from_millis(1);
 
 fn log_to_stderr(args: &Args) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&args.log)

@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gateway::control::{Client, ClientError, Status};
 use tempfile::TempDir;
@@ -269,6 +269,20 @@ fn a_policy_that_is_missing_or_wrong_is_no_start() {
     assert!(words.contains("p.yaml:2:16: net.enabled: expected `true` or `false`"), "{words}");
 }
 
+#[tokio::test]
+async fn its_time_ends_it_when_nobody_else_does() {
+    let place = Place::new("{proxy: 127.0.0.1:0}", "");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970");
+    let until = (now.as_secs() + 3).to_string();
+    let (served, _) = Served::start(&place, place.command().args(["--until", &until])).await;
+    let (code, words) = served.end();
+    assert_eq!(code, Some(0), "{words}");
+    assert!(words.contains("the time is over") && words.contains("audit log is closed"), "{words}");
+
+    let past = place.command().args(["--until", "1"]).output().expect("as before");
+    assert_eq!(said(&past).0, Some(0), "one whose time is over ends at once");
+}
+
 #[test]
 fn a_directory_that_others_can_read_is_no_start() {
     let loosen = |path: &Path| {
@@ -314,6 +328,11 @@ fn help_and_version_are_for_people() {
                   Stop when standard input ends: whoever holds its other end is gone
 
                   [env: SLUICE_GATEWAY_LIFELINE=]
+
+              --until <SECONDS>
+                  Stop at this time, in seconds since 1970, whoever is still there
+
+                  [env: SLUICE_GATEWAY_UNTIL=]
 
               --check
                   Check settings and policy, print what would run, and exit

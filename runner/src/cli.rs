@@ -10,8 +10,8 @@ use crate::console::{Color, Console, Format, Tone};
 use crate::exit::{Exit, Failure};
 use crate::request::RunFlags;
 use crate::{
-    audit, demo, doctor, evidence, image, logs, ls, policy, rm, run, selftest, stats, sweep,
-    workspace,
+    audit, demo, doctor, evidence, image, logs, ls, policy, rm, run, selftest, session, stats,
+    sweep, workspace,
 };
 
 /// Run what you do not trust.
@@ -123,6 +123,7 @@ enum Command {
     Rm(rm::Rm),
     Run(Box<RunFlags>),
     Selftest(selftest::Selftest),
+    Session(session::Session),
     Stats(stats::StatsVerb),
     Sweep(sweep::Sweep),
     /// Show what the terminal of a run showed.
@@ -151,6 +152,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Policy(asked) => policy::run(asked, &mut console),
         Command::Rm(asked) => rm::run(asked, &mut console),
         Command::Run(asked) => run::verb(asked, &mut console),
+        Command::Session(asked) => session::run(asked, &mut console),
         Command::Stats(asked) => stats::run(asked, &mut console),
         Command::Sweep(asked) => sweep::run(asked, &mut console),
         Command::Transcript(asked) => evidence::play::run(asked, &mut console),

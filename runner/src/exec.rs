@@ -120,16 +120,8 @@ pub(crate) async fn exec(
     feeding.abort();
 
     let (facts, end) = heard.unwrap_or_default();
-    let number = |name: &str| facts.get(name).and_then(|value| value.parse::<u64>().ok());
-    seen.usage = Usage {
-        memory_peak: number("memory_peak"),
-        cpu_nanoseconds: number("cpu_nanoseconds"),
-        pids_peak: number("pids_peak"),
-        pids_refused: number("pids_refused").unwrap_or_default(),
-        oom_kills: number("oom_kills").unwrap_or_default(),
-        wall: begun.elapsed(),
-        ..seen.usage
-    };
+    let output = seen.usage.output;
+    seen.usage = Usage { wall: begun.elapsed(), output, ..Usage::measured(&facts) };
     seen.full = facts.get("full").filter(|full| *full != "none").cloned();
     seen.end = end;
     if let Some(Ended { code, oom_killed }) = ended {
@@ -160,11 +152,11 @@ async fn kill<E>(
 }
 
 /// How long after the deadline the sandbox has for keeping it by itself.
-const LATER: Duration = Duration::from_secs(10);
-const PIPE: u8 = 13;
+pub(crate) const LATER: Duration = Duration::from_secs(10);
+pub(crate) const PIPE: u8 = 13;
 
 /// Our standard input into the sandbox's, until either ends.
-async fn feed(mut input: std::pin::Pin<Box<dyn tokio::io::AsyncWrite + Send>>) {
+pub(crate) async fn feed(mut input: std::pin::Pin<Box<dyn tokio::io::AsyncWrite + Send>>) {
     let mut ours = tokio::io::stdin();
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(length) = ours.read(&mut buffer).await {

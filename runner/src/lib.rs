@@ -42,6 +42,7 @@ pub mod run;
 pub mod runs;
 mod seccomp;
 pub mod selftest;
+pub mod session;
 pub mod settings;
 mod shown;
 pub mod standin;

@@ -7,15 +7,17 @@
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Interest};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time;
 
+use crate::init::passing;
 use crate::init::wire::{End, LONGEST, NotAMessage, Order, Report};
 
 /// The socket, before the first process has come.
@@ -73,7 +75,8 @@ impl Listening {
     }
 }
 
-fn split(stream: UnixStream) -> (Hearing, Speaking) {
+/// Both halves of a connection with a sandbox's first process.
+pub(crate) fn split(stream: UnixStream) -> (Hearing, Speaking) {
     let (reading, writing) = stream.into_split();
     (Hearing { lines: BufReader::new(reading) }, Speaking { stream: writing })
 }
@@ -90,7 +93,9 @@ impl Hearing {
                     }
                     Some(Report::Fact { .. }) => return Err(LinkError::Endless),
                     Some(Report::Ready) => return Ok(facts),
-                    Some(Report::Ended(_)) | None => return Err(LinkError::Silent),
+                    Some(Report::Ended(_) | Report::Started) | None => {
+                        return Err(LinkError::Silent);
+                    }
                 }
             }
         };
@@ -106,7 +111,7 @@ impl Hearing {
                     facts.insert(name, value);
                 }
                 Ok(Some(Report::Ended(end))) => return (facts, Some(end)),
-                Ok(Some(Report::Ready) | None) | Err(_) => break,
+                Ok(Some(Report::Ready | Report::Started) | None) | Err(_) => break,
             }
         }
         (facts, None)
@@ -128,6 +133,16 @@ impl Speaking {
     /// That nobody listens any more is noticed elsewhere.
     pub async fn order(&mut self, order: Order) {
         drop(self.stream.write_all(format!("{order}\n").as_bytes()).await);
+    }
+
+    /// Hands over the socket that a session is served on.
+    pub async fn serve(self, door: impl AsFd) -> Result<(), LinkError> {
+        let line = format!("{}\n", Order::Serve);
+        let stream: &UnixStream = self.stream.as_ref();
+        // One short line: it goes whole or not at all.
+        let send = || Ok(passing::send(stream, line.as_bytes(), &[door.as_fd()])?);
+        stream.async_io(Interest::WRITABLE, send).await?;
+        Ok(())
     }
 }
 

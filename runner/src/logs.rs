@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ use crate::exit::{Exit, Failure};
 use crate::place;
 use crate::plan::RunId;
 use crate::runs::Runs;
+use crate::session::commands;
+use crate::session::state::living;
 use crate::sweep::is_held;
 
 /// Show what a run's command printed.
@@ -34,19 +37,53 @@ pub struct Logs {
 
 pub fn run(asked: &Logs, console: &mut Console) -> Result<Exit, Failure> {
     let folder = RunFolder::open(&asked.runs.place()?, asked.run.as_str());
-    let path = folder.map_err(anyhow::Error::from)?.transcript();
+    let folder = folder.map_err(anyhow::Error::from)?;
+    if !folder.transcript().exists() && folder.is_session() {
+        return session(asked, &folder, console);
+    }
+    let runtime = place::runtime(&place::environment).join(asked.run.as_str());
+    show(&folder.transcript(), &|| asked.follow && is_held(&runtime), console)?;
+    Ok(Exit::Success)
+}
+
+/// What the commands of a session printed, one after the other.
+fn session(asked: &Logs, folder: &RunFolder, console: &mut Console) -> Result<Exit, Failure> {
+    let goes_on = || asked.follow && living(asked.run.as_str()).is_some();
+    let mut shown = 0;
+    loop {
+        let more = goes_on();
+        for number in commands::numbers(folder) {
+            if number <= shown {
+                continue;
+            }
+            let path = commands::transcript(folder, number);
+            // What was copied has none.
+            if path.exists() {
+                show(&path, &goes_on, console)?;
+            }
+            shown = number;
+        }
+        if !more {
+            return Ok(Exit::Success);
+        }
+        console.flush()?;
+        thread::sleep(A_MOMENT);
+    }
+}
+
+/// One recording, to its end, or to where it is now.
+fn show(path: &Path, goes_on: &dyn Fn() -> bool, console: &mut Console) -> Result<(), Failure> {
     let failed = || format!("cannot read {}", path.display());
-    let mut lines = BufReader::new(File::open(&path).with_context(failed)?);
+    let mut lines = BufReader::new(File::open(path).with_context(failed)?);
     let mut filter = Filter::new(Keep::Text);
     let mut line = Vec::new();
-    let runtime = place::runtime(&place::environment).join(asked.run.as_str());
     loop {
         // Asked before reading: what is written until it is let go is still read.
-        let goes_on = asked.follow && is_held(&runtime);
+        let goes_on = goes_on();
         lines.read_until(b'\n', &mut line).with_context(failed)?;
         if line.last() == Some(&b'\n') {
             match printed(&line) {
-                Printed::End => return Ok(Exit::Success),
+                Printed::End => return Ok(()),
                 Printed::Nothing => {}
                 Printed::Text(text) => console.raw(filter.pass(&text).as_bytes())?,
             }
@@ -54,12 +91,14 @@ pub fn run(asked: &Logs, console: &mut Console) -> Result<Exit, Failure> {
             continue;
         }
         if !goes_on {
-            return Ok(Exit::Success);
+            return Ok(());
         }
         console.flush()?;
-        thread::sleep(Duration::from_millis(100));
+        thread::sleep(A_MOMENT);
     }
 }
+
+const A_MOMENT: Duration = Duration::from_millis(100);
 
 enum Printed {
     End,

@@ -65,6 +65,8 @@ pub fn run(asked: &Ls, console: &mut Console) -> Result<Exit, Failure> {
 fn row(run: &RunId, record: &Value, is_running: bool) -> Row {
     let words = record.pointer("/plan/command").and_then(Value::as_array);
     let command: Vec<&str> = words.into_iter().flatten().filter_map(Value::as_str).collect();
+    let session = record.pointer("/plan/session/name").and_then(Value::as_str);
+    let command = session.map_or_else(|| command.join(" "), |name| format!("(session {name})"));
     let ended = record.pointer("/outcome/kind").and_then(Value::as_str);
     let state = match (is_running, ended, record.get("error").and_then(Value::as_str)) {
         (true, ..) => "running",
@@ -76,7 +78,7 @@ fn row(run: &RunId, record: &Value, is_running: bool) -> Row {
         run: run.to_string(),
         state: state.to_owned(),
         exit_code: record.get("exit_code").and_then(Value::as_u64).filter(|_| !is_running),
-        command: command.join(" "),
+        command,
     }
 }
 
@@ -108,7 +110,7 @@ fn show(rows: &[Row], console: &mut Console) -> Result<(), Failure> {
     console.line(format_args!("{:<24} {:<10} {:>4}  COMMAND", "RUN", "STATE", "CODE"))?;
     for row in rows {
         let tone = match row.state.as_str() {
-            "exited" if row.exit_code == Some(0) => Tone::Good,
+            "exited" | "stopped" if row.exit_code == Some(0) => Tone::Good,
             "exited" | "running" => Tone::Faint,
             _ => Tone::Warn,
         };

@@ -4,6 +4,7 @@
 //! killed itself. [`judge`] puts together what the sandbox's first process saw,
 //! what the engine says and what the runner did, and names the reason.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ pub enum Outcome {
     Disk { full: String, code: u8 },
     /// By itself.
     Exited { code: u8 },
+    /// A session whose time was over.
+    Expired,
     /// We do not know: the sandbox vanished without a word.
     Lost { why: String },
     /// It took more memory than it may have.
@@ -32,6 +35,8 @@ pub enum Outcome {
     Output { limit: u64 },
     /// It failed, and was refused processes before that.
     Pids { refused: u64, code: u8 },
+    /// A session that somebody ended.
+    Stopped,
     /// It took more time than it may have.
     Timeout,
 }
@@ -65,6 +70,21 @@ pub struct Traffic {
     pub sent: u64,
     /// Bytes from there.
     pub received: u64,
+}
+
+impl Usage {
+    /// What a sandbox's first process says about it.
+    pub fn measured(facts: &BTreeMap<String, String>) -> Self {
+        let number = |name: &str| facts.get(name).and_then(|value| value.parse::<u64>().ok());
+        Self {
+            memory_peak: number("memory_peak"),
+            cpu_nanoseconds: number("cpu_nanoseconds"),
+            pids_peak: number("pids_peak"),
+            pids_refused: number("pids_refused").unwrap_or_default(),
+            oom_kills: number("oom_kills").unwrap_or_default(),
+            ..Self::default()
+        }
+    }
 }
 
 /// Everything known about an end.
@@ -184,7 +204,8 @@ impl Outcome {
             Self::Disk { code, .. } | Self::Exited { code } | Self::Pids { code, .. } => *code,
             Self::Lost { .. } => 125,
             Self::Oom | Self::Output { .. } => 137,
-            Self::Timeout => 124,
+            Self::Stopped => 0,
+            Self::Expired | Self::Timeout => 124,
         }
     }
 }
@@ -198,6 +219,7 @@ impl fmt::Display for Outcome {
                 write!(f, "disk: {full} is full; it ended with code {code}")
             }
             Self::Exited { code } => write!(f, "exited with code {code}"),
+            Self::Expired => f.write_str("expired: the session's time was over"),
             Self::Lost { why } => write!(f, "lost: {why}"),
             Self::Oom => f.write_str("oom: it took more memory than it may have"),
             Self::Output { limit } => write!(f, "output: it printed more than {limit} bytes"),
@@ -205,6 +227,7 @@ impl fmt::Display for Outcome {
                 f,
                 "pids: it was refused {refused} more processes, and ended with code {code}"
             ),
+            Self::Stopped => f.write_str("stopped"),
             Self::Timeout => f.write_str("timeout: it took more time than it may have"),
         }
     }

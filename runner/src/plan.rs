@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use certs::variables::{self, Places, Proxy};
+use jiff::Timestamp;
 use policies::{MountMode, Policy, RelativePath, Workspace};
 use serde::{Serialize, Serializer};
 
@@ -66,7 +67,27 @@ pub struct SessionPlan {
     pub name: Option<String>,
     #[serde(rename = "ttl_seconds", serialize_with = "limits::seconds")]
     pub ttl: Duration,
+    /// When its time is over. Its first process and its gateway both keep it.
+    pub until: Timestamp,
 }
+
+impl Plan {
+    /// What ends the run's gateway, as its program is told: that its standard
+    /// input ends, which we hold; or, for a session, its time. That is a little
+    /// later than the sandbox's, whose last requests are still recorded.
+    pub fn gateway_life(&self) -> Vec<String> {
+        match &self.session {
+            None => vec!["--lifeline".to_owned()],
+            Some(SessionPlan { until, .. }) => {
+                let until = until.as_second().saturating_add(GATEWAY_STAYS);
+                vec!["--until".to_owned(), until.to_string()]
+            }
+        }
+    }
+}
+
+/// Seconds; more than a sandbox is given for ending.
+const GATEWAY_STAYS: i64 = 10;
 
 /// A limit that somebody asked for and that nobody would keep.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]

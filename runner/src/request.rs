@@ -18,6 +18,7 @@ use crate::plan::UserIds;
 use crate::policy::files::Opened;
 use crate::run::phases::Phases;
 use crate::settings::Upstream;
+pub(crate) use flags::environment;
 pub use flags::{AGENT_IMAGE, RunFlags};
 
 /// One run, as it was meant.

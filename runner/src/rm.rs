@@ -10,6 +10,7 @@ use crate::evidence::RunFolder;
 use crate::exit::{Exit, Failure};
 use crate::plan::RunId;
 use crate::runs::Runs;
+use crate::session::state::living;
 
 /// Remove runs that have ended, with their evidence.
 #[derive(Debug, Args)]
@@ -40,6 +41,9 @@ fn remove(place: &std::path::Path, run: &RunId) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
     if runtime.block_on(is_running(run)).context("whether it is running is not known")? {
         anyhow::bail!("it is running; stop it first");
+    }
+    if living(run.as_str()).is_some() {
+        anyhow::bail!("it is a session that nobody has closed; `sluice sweep` does");
     }
     Ok(folder.remove()?)
 }

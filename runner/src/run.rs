@@ -6,10 +6,10 @@
 //! the evidence is closed after it: it says what could not be removed.
 
 mod bare;
-mod close;
+pub(crate) mod close;
 pub mod phases;
 pub(crate) mod prepare;
-mod record;
+pub(crate) mod record;
 mod verb;
 
 use std::io;

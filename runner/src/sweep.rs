@@ -3,6 +3,9 @@
 //! A run is going on while its runner lives, and a runner that lives holds a
 //! lock in its run's folder. Whatever is labelled with a run whose lock nobody
 //! holds is removed; other people's runs are left to them.
+//!
+//! A session goes on without a runner, for as long as its first process answers
+//! and its time is not over. Then its evidence is closed before it is removed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -20,6 +23,8 @@ use crate::console::{Console, Format};
 use crate::exit::{Exit, Failure};
 use crate::place;
 use crate::plan::RunId;
+use crate::session::finish::{Why, finish, is_due};
+use crate::session::state::State;
 use crate::teardown::{Resource, remove};
 use crate::workspace::removal::remove_folder;
 
@@ -82,6 +87,17 @@ pub async fn sweep(backend: &dyn Backend) -> Result<Swept, BackendError> {
         if is_held(&folder) {
             continue;
         }
+        if let Some(state) = State::in_folder(&folder) {
+            // Another backend's are for it to end.
+            if state.backend == backend.name() && is_due(&state) {
+                // Who holds it now is ending it.
+                let Ok(held) = try_hold(&folder) else { continue };
+                let finished = finish(&state, Why::Found, backend, held).await;
+                swept.removed.extend(finished.removed);
+                swept.left.extend(finished.left);
+            }
+            continue;
+        }
         resources.push(Resource::Folder(folder));
         for resource in &resources {
             match remove(resource, backend).await {
@@ -135,6 +151,13 @@ pub struct Held {
 pub fn hold(folder: &Path) -> io::Result<Held> {
     let lock = File::create(lock_of(folder))?;
     lock.lock()?;
+    Ok(Held { _lock: lock })
+}
+
+/// Holds it, unless somebody does.
+pub(crate) fn try_hold(folder: &Path) -> io::Result<Held> {
+    let lock = File::open(lock_of(folder))?;
+    lock.try_lock()?;
     Ok(Held { _lock: lock })
 }
 

@@ -182,7 +182,9 @@ fn after(outcome: Option<&Outcome>) -> Option<Outcome> {
         Some(Outcome::Denied { .. }) => {
             Outcome::Lost { why: "the sandbox is gone, and so is what it knew".to_owned() }
         }
-        Some(Outcome::Lost { .. }) => return None,
+        Some(Outcome::Lost { .. }) => Outcome::Stopped,
+        Some(Outcome::Stopped) => Outcome::Expired,
+        Some(Outcome::Expired) => return None,
     })
 }
 

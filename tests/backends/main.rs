@@ -11,6 +11,7 @@ mod leftovers;
 mod network;
 mod outside;
 mod overrides;
+mod sessions;
 mod streams;
 mod unprotected;
 mod workspace;

@@ -118,8 +118,38 @@ impl Person {
         }
     }
 
+    /// Kills a run's sandbox from outside.
+    pub fn kill_sandbox(&self, run: &str) {
+        match self.backend {
+            Place::Docker => drop(docker(&["kill", &format!("sluice-{run}")])),
+        }
+    }
+
+    /// Kills a run's gateway from outside.
+    pub fn kill_gateway(&self, run: &str) {
+        match self.backend {
+            Place::Docker => drop(docker(&["kill", &format!("sluice-{run}-gateway")])),
+        }
+    }
+
     pub fn project(&self) -> PathBuf {
         self.home.path().join("project")
+    }
+
+    /// Gives the project to whoever works in a sandbox: nothing there is root.
+    pub fn own_project(&self) {
+        if std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").unwrap()) != 0 {
+            return;
+        }
+        std::os::unix::fs::chown(self.project(), Some(1000), Some(1000)).unwrap();
+        // The way there: what is in a home of root's is for root alone.
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(self.home.path(), open).unwrap();
+    }
+
+    /// Where this person's runs are kept.
+    pub fn runs(&self) -> PathBuf {
+        self.home.path().join("state/sluice/runs")
     }
 
     /// `sluice` with these arguments, to its end.
@@ -149,8 +179,7 @@ impl Person {
         let mut arguments = vec!["run", "--mode", "none"];
         arguments.extend(flags);
         arguments.extend(["--", "sh", "-c", script]);
-        let child = self.command(&arguments).spawn().unwrap();
-        Running { child, home: self.home.path().to_owned() }
+        self.start(&arguments)
     }
 
     /// `sluice` with these arguments, not waited for.
@@ -215,6 +244,8 @@ impl Person {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.home.path())
             .env("XDG_STATE_HOME", self.home.path().join("state"))
+            // Which engine, and where those who share it find each other.
+            .envs(["DOCKER_HOST", "XDG_RUNTIME_DIR"].into_iter().filter_map(ours))
             .env("SLUICE_INIT_PROGRAM", self.programs.init)
             .env("SLUICE_GATEWAY_PROGRAM", self.programs.gateway)
             .env("SLUICE_LAUNCH_PROGRAM", self.programs.launch)
@@ -318,6 +349,10 @@ fn make_image() -> Option<String> {
     let made = Command::new("sh").args(["-c", &script]).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     Some(name.to_owned())
+}
+
+fn ours(name: &str) -> Option<(&str, std::ffi::OsString)> {
+    std::env::var_os(name).map(|value| (name, value))
 }
 
 fn newest_run(home: &Path) -> Option<PathBuf> {

@@ -6,6 +6,7 @@
 //! one leaves nothing. An archive we make holds only what is below its root: no
 //! link is followed, and a link that leads out is refused by name.
 
+mod copy;
 mod names;
 mod pack;
 #[cfg(test)]
@@ -13,9 +14,11 @@ mod tests;
 mod unpack;
 
 use std::io;
+use std::path::PathBuf;
 
 use crate::workspace::{NotInside, TreePath};
 
+pub use copy::{receive, send};
 pub use pack::pack;
 pub use unpack::unpack;
 
@@ -64,6 +67,8 @@ pub enum ArchiveError {
     Header,
     #[error("{path} is a {what}, which is not copied")]
     Kind { path: TreePath, what: &'static str },
+    #[error("the archive holds something else than the one file or directory that was asked for")]
+    Extra,
     #[error("there are more than {limit} bytes to copy")]
     Large { limit: u64 },
     #[error("{path} is a link to {target}, which leads out")]
@@ -72,6 +77,10 @@ pub enum ArchiveError {
     Many { limit: u64 },
     #[error("{path} is nested too deep")]
     Nested { path: TreePath },
+    #[error("there is no directory {} to copy into", path.display())]
+    NoPlace { path: PathBuf, source: io::Error },
+    #[error("{} is no file or directory that can be copied", path.display())]
+    Nameless { path: PathBuf },
     #[error(transparent)]
     NotInside(#[from] NotInside),
     #[error("there is something else at {path} already")]

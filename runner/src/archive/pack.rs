@@ -1,6 +1,8 @@
 //! Makes an archive of a file or a directory.
 
+use std::cell::Cell;
 use std::io::{self, Read as _, Write};
+use std::rc::Rc;
 
 use rustix::fs::FileType;
 use tar::{Builder, EntryType, Header};
@@ -18,12 +20,37 @@ pub fn pack(
     limits: &ArchiveLimits,
     out: impl Write,
 ) -> Result<Moved, ArchiveError> {
+    let path = TreePath::parse(name)?;
+    let broken_off = Rc::new(Cell::new(false));
+    let out = Unfinished { out, broken_off: Rc::clone(&broken_off) };
     let mut packing =
         Packing { tar: Builder::new(out), owner, limits: *limits, moved: Moved::default() };
-    let path = TreePath::parse(name)?;
-    packing.entry(directory, name, &path)?;
+    if let Err(err) = packing.entry(directory, name, &path) {
+        broken_off.set(true);
+        return Err(err);
+    }
     packing.tar.into_inner().and_then(|mut out| out.flush()).map_err(tar_failed)?;
     Ok(packing.moved)
+}
+
+/// Where an archive goes. The library ends one whatever happened, and then half
+/// of it would be read as the whole; one that broke off has no end.
+struct Unfinished<W> {
+    out: W,
+    broken_off: Rc<Cell<bool>>,
+}
+
+impl<W: Write> Write for Unfinished<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.broken_off.get() {
+            true => Err(io::ErrorKind::BrokenPipe.into()),
+            false => self.out.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 struct Packing<W: Write> {

@@ -1,5 +1,6 @@
 //! Unpacks an archive from a sandbox.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read, Write as _};
 
@@ -22,12 +23,38 @@ pub fn unpack(
     into: &Directory,
     limits: &ArchiveLimits,
 ) -> Result<Moved, ArchiveError> {
+    staged(from, into, limits, |_| Ok(()))
+}
+
+/// The same for an archive of one file or directory, which gets the name `called`.
+pub(super) fn unpack_as(
+    from: impl Read,
+    into: &Directory,
+    called: Option<&[u8]>,
+    limits: &ArchiveLimits,
+) -> Result<Moved, ArchiveError> {
+    staged(from, into, limits, |stage| {
+        let (names, more) = stage.names(1).map_err(disk("read", &TreePath::ROOT))?;
+        let ([only], false) = (names.as_slice(), more) else { return Err(ArchiveError::Extra) };
+        let Some(called) = called else { return Ok(()) };
+        rustix::fs::renameat(stage, &*only.name, stage, called)
+            .map_err(|err| disk("name", &TreePath::ROOT)(err.into()))
+    })
+}
+
+fn staged(
+    from: impl Read,
+    into: &Directory,
+    limits: &ArchiveLimits,
+    adjust: impl FnOnce(&Directory) -> Result<(), ArchiveError>,
+) -> Result<Moved, ArchiveError> {
     let name = format!(".sluice-{}", uuid::Uuid::now_v7());
     let root = TreePath::ROOT;
     rustix::fs::mkdirat(into, &*name, Mode::RWXU)
         .map_err(|err| disk("unpack into", &root)(err.into()))?;
     let unpacked = into.child(name.as_bytes()).map_err(disk("open", &root)).and_then(|stage| {
         let moved = read(from, &stage, limits)?;
+        adjust(&stage)?;
         check(&stage, into, &root)?;
         settle(&stage, into, &root)?;
         Ok(moved)
@@ -38,7 +65,8 @@ pub fn unpack(
 
 /// Unpacks everything into an empty directory of ours.
 fn read(from: impl Read, stage: &Directory, limits: &ArchiveLimits) -> Result<Moved, ArchiveError> {
-    let mut archive = Archive::new(from);
+    let cut_off = Cell::new(false);
+    let mut archive = Archive::new(Whole { from, cut_off: &cut_off });
     let mut moved = Moved::default();
     let mut links = Vec::new();
     let mut names = Names::default();
@@ -84,6 +112,9 @@ fn read(from: impl Read, stage: &Directory, limits: &ArchiveLimits) -> Result<Mo
         };
         return Err(ArchiveError::Kind { path, what });
     }
+    if cut_off.get() {
+        return Err(tar_failed(io::ErrorKind::UnexpectedEof.into()));
+    }
     // Last, so that nothing is written past one.
     for (path, target) in links {
         let (parent, name) = place(stage, &path)?;
@@ -93,6 +124,23 @@ fn read(from: impl Read, stage: &Directory, limits: &ArchiveLimits) -> Result<Mo
         })?;
     }
     Ok(moved)
+}
+
+/// An archive says where it ends. The library also takes the end of the stream
+/// for that, and half an archive for a whole one.
+struct Whole<'c, R> {
+    from: R,
+    cut_off: &'c Cell<bool>,
+}
+
+impl<R: Read> Read for Whole<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let length = self.from.read(into)?;
+        if length == 0 && !into.is_empty() {
+            self.cut_off.set(true);
+        }
+        Ok(length)
+    }
 }
 
 fn file<R: Read>(

@@ -25,6 +25,7 @@ const POLICY: &str = "policy.yaml";
 const RUN: &str = "run.json";
 const TRANSCRIPT: &str = "transcript.cast";
 const ARTIFACTS: &str = "artifacts";
+const COMMANDS: &str = "commands";
 
 /// Where the gateway writes its log while it runs.
 const GATEWAY: &str = audit::segment::WITH_GATEWAY;
@@ -121,6 +122,16 @@ impl RunFolder {
 
     pub fn transcript(&self) -> PathBuf {
         self.path.join(TRANSCRIPT)
+    }
+
+    /// Where the commands of a session are; a run has none.
+    pub fn commands(&self) -> PathBuf {
+        self.path.join(COMMANDS)
+    }
+
+    /// Whether several commands were run, each with a transcript of its own.
+    pub fn is_session(&self) -> bool {
+        self.commands().is_dir() || crate::session::state::living(&self.run).is_some()
     }
 
     /// Writes the policy as it was in force.

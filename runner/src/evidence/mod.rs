@@ -3,6 +3,7 @@
 //! ```text
 //! <state>/runs/<run>/  run.json  policy.yaml  audit.jsonl  transcript.cast
 //!                      changes.json  changes.patch  artifacts/  seal.json
+//!                      commands/<n>/{command.json,transcript.cast}   in a session
 //! <state>/scratch/<run>/   what the sandbox wrote, until `sluice rm`
 //! ```
 //!

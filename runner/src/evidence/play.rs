@@ -5,6 +5,7 @@
 //! the exact bytes are for those who ask for them.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use super::transcript::{Recording, What};
 use crate::console::{Console, Format, output_failed};
 use crate::exit::{Exit, Failure};
 use crate::runs::Runs;
+use crate::session::commands;
 
 /// Show what the terminal of a run showed.
 #[derive(Debug, Args)]
@@ -28,6 +30,9 @@ pub struct TranscriptVerb {
     run: String,
     #[command(flatten)]
     runs: Runs,
+    /// Of a session, only this command, counted from 1.
+    #[arg(long, value_name = "NUMBER", env = "SLUICE_TRANSCRIPT_COMMAND", hide_env_values = true)]
+    command: Option<u32>,
     /// Replay it, as fast as it was.
     #[arg(long, env = "SLUICE_TRANSCRIPT_PLAY", hide_env_values = true)]
     play: bool,
@@ -56,13 +61,35 @@ pub struct TranscriptVerb {
 
 pub fn run(asked: &TranscriptVerb, console: &mut Console) -> Result<Exit, Failure> {
     let folder = RunFolder::open(&asked.runs.place()?, &asked.run).map_err(anyhow::Error::from)?;
-    let path = folder.transcript();
-    let failed = || format!("cannot read {}", path.display());
-    let mut recording = Recording::open(&path).with_context(failed)?;
     let longest = seconds("--pause", asked.pause)?;
     if !(asked.speed > 0.0 && asked.speed.is_finite()) {
         return Err(Failure::Usage("--speed takes a number above 0, such as 2".to_owned()));
     }
+    let commands = commands::numbers(&folder);
+    match asked.command {
+        Some(number) => show(&commands::transcript(&folder, number), asked, longest, console)?,
+        None if commands.is_empty() => show(&folder.transcript(), asked, longest, console)?,
+        None => {
+            // One after the other, though some ran at the same time. What was
+            // copied has none.
+            let recorded = commands.into_iter().map(|number| commands::transcript(&folder, number));
+            for path in recorded.filter(|path| path.exists()) {
+                show(&path, asked, longest, console)?;
+            }
+        }
+    }
+    Ok(Exit::Success)
+}
+
+/// Shows one recording.
+fn show(
+    path: &Path,
+    asked: &TranscriptVerb,
+    longest: Duration,
+    console: &mut Console,
+) -> Result<(), Failure> {
+    let failed = || format!("cannot read {}", path.display());
+    let mut recording = Recording::open(path).with_context(failed)?;
     let mut filter = Filter::new(if asked.play { Keep::Drawing } else { Keep::Text });
     let mut last = String::new();
     while let Some(event) = recording.next().with_context(failed)? {
@@ -95,7 +122,7 @@ pub fn run(asked: &TranscriptVerb, console: &mut Console) -> Result<Exit, Failur
     } else if !asked.raw && !last.is_empty() && !last.ends_with('\n') {
         console.line("")?;
     }
-    Ok(Exit::Success)
+    Ok(())
 }
 
 /// One event for a program.

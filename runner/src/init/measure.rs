@@ -62,7 +62,33 @@ pub fn after(bounded: &[String]) -> Vec<Report> {
     ]
 }
 
-fn fact(name: &str, value: String) -> Report {
+/// What the kernel counts for the whole sandbox, at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counted {
+    oom_kills: u64,
+    pids_refused: u64,
+}
+
+impl Counted {
+    pub(super) fn now() -> Self {
+        let oom_kills = oom_kills().parse().unwrap_or_default();
+        Self { oom_kills, pids_refused: crowd::refused() }
+    }
+}
+
+/// What one of several commands met with, measured when it has ended.
+pub(super) fn since(before: &Counted, bounded: &[String]) -> Vec<Report> {
+    let now = Counted::now();
+    let oom_kills = now.oom_kills.saturating_sub(before.oom_kills);
+    let pids_refused = now.pids_refused.saturating_sub(before.pids_refused);
+    vec![
+        fact("oom_kills", oom_kills.to_string()),
+        fact("pids_refused", pids_refused.to_string()),
+        fact("full", full(bounded)),
+    ]
+}
+
+pub(super) fn fact(name: &str, value: String) -> Report {
     let value = if value.is_empty() { "unknown".to_owned() } else { value };
     Report::Fact { name: name.to_owned(), value }
 }

@@ -12,10 +12,19 @@
 //! can speak for it. When the runner is gone the connection breaks, and a
 //! sandbox that nobody watches ends itself.
 //!
+//! A sandbox that is kept for several commands has none of its own. Its first
+//! process [`serve`]s a socket instead, which nothing in the sandbox can see, and
+//! keeps its time when the runner is long gone.
+//!
 //! Nothing here needs more than the standard library and system calls: the
 //! program is one file in an image that may hold nothing else.
 
+pub mod charge;
 mod crowd;
+pub mod files;
 pub mod measure;
+pub mod passing;
+mod serve;
 pub mod supervise;
+pub mod terminal;
 pub mod wire;

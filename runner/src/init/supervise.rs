@@ -5,9 +5,9 @@
 //! memory hog cannot keep them from ending it.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
 use std::process::{Command, exit};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -15,27 +15,14 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{
-    DumpableBehavior, Pid, Signal, WaitOptions, kill_process, kill_process_group,
+    DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group,
     set_dumpable_behavior, wait,
 };
 
+use super::charge::{Charge, Task};
+use super::serve::serve;
 use super::wire::{End, Order, Report};
-use super::{crowd, measure};
-
-/// What the first process was told on its command line.
-#[derive(Debug, Eq, PartialEq)]
-pub struct Charge {
-    pub socket: PathBuf,
-    /// Wall clock for the command.
-    pub deadline: Option<Duration>,
-    /// Between asking to end and ending.
-    pub grace: Duration,
-    /// Goes on when the runner is gone, until the deadline.
-    pub detached: bool,
-    /// File systems whose being full is worth telling.
-    pub bounded: Vec<String>,
-    pub command: Vec<String>,
-}
+use super::{crowd, measure, passing};
 
 /// The exit code when the runner refused, or cannot be spoken to.
 const REFUSED: i32 = 125;
@@ -48,21 +35,53 @@ pub fn supervise(charge: Charge) -> i32 {
     }
     let Ok(runner) = UnixStream::connect(&charge.socket) else { return REFUSED };
     let Ok(reading) = runner.try_clone() else { return REFUSED };
-    let mut orders = BufReader::new(reading);
     let voice = Voice(Arc::new(Mutex::new(runner)));
 
     voice.say_all(measure::before());
     crowd::watch();
     voice.say(&Report::Ready);
-    if !matches!(next_order(&mut orders), Some(Order::Go)) {
-        return REFUSED;
+    let Charge { task, grace, bounded, .. } = charge;
+    match task {
+        Task::Command { words, deadline } => {
+            let mut orders = BufReader::new(reading);
+            if !matches!(next_order(&mut orders), Some(Order::Go)) {
+                return REFUSED;
+            }
+            command(&words, deadline, grace, &bounded, orders, &voice)
+        }
+        Task::Serve { until } => {
+            let Some(door) = door(&reading) else { return REFUSED };
+            // Whoever started us is not needed any more.
+            drop((reading, voice));
+            serve(door, until, grace, bounded)
+        }
     }
+}
+
+/// The socket that a session is served on, and the order to do so.
+fn door(runner: &UnixStream) -> Option<UnixListener> {
+    let (line, descriptors) = passing::receive_line(runner).ok()?;
+    match (Order::parse(&line), <[OwnedFd; 1]>::try_from(descriptors)) {
+        (Ok(Order::Serve), Ok([descriptor])) => Some(descriptor.into()),
+        (Ok(_) | Err(_), _) => None,
+    }
+}
+
+/// Runs the one command that the sandbox is for.
+fn command(
+    words: &[String],
+    deadline: Option<Duration>,
+    grace: Duration,
+    bounded: &[String],
+    orders: BufReader<UnixStream>,
+    voice: &Voice,
+) -> i32 {
     // Our threads come first: a command may leave no room for them.
     let overdue = Arc::new(AtomicBool::new(false));
-    keep_deadline(&charge, &overdue);
+    keep_deadline(deadline, grace, &overdue);
     let (started, begins) = mpsc::channel();
-    obey(orders, begins, charge.detached);
-    let child = match start(&charge.command) {
+    obey(orders, begins);
+    let child = match start(words) {
         Ok(child) => child,
         Err(end) => {
             let code = code_of(&end);
@@ -75,7 +94,7 @@ pub fn supervise(charge: Charge) -> i32 {
 
     let ended = reap(child);
     let end = if overdue.load(Ordering::SeqCst) { End::Deadline } else { ended };
-    voice.say_all(measure::after(&charge.bounded));
+    voice.say_all(measure::after(bounded));
     let code = code_of(&end);
     voice.say(&Report::Ended(end));
     code
@@ -86,12 +105,15 @@ fn start(command: &[String]) -> Result<Pid, End> {
         return Err(End::Unstartable { code: 127, why: "no command".to_owned() });
     };
     let spawned = Command::new(program).args(arguments).arg0(program).spawn();
-    let child = spawned.map_err(|err| {
-        let code = if err.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
-        End::Unstartable { code, why: format!("cannot start `{program}`: {err}") }
-    })?;
+    let child = spawned.map_err(|err| unstartable(program, &err))?;
     // Reaped below with everything else, never through this handle.
     Ok(Pid::from_child(&child))
+}
+
+/// The codes are a shell's.
+pub(super) fn unstartable(program: &str, err: &io::Error) -> End {
+    let code = if err.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+    End::Unstartable { code, why: format!("cannot start `{program}`: {err}") }
 }
 
 /// Waits for every process that comes our way until the command's own end.
@@ -99,11 +121,8 @@ fn reap(child: Pid) -> End {
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == child => {
-                if let Some(number) = status.terminating_signal() {
-                    return End::Signaled(u8::try_from(number).unwrap_or(u8::MAX));
-                }
-                if let Some(code) = status.exit_status() {
-                    return End::Exited(u8::try_from(code & 0xff).unwrap_or(u8::MAX));
+                if let Some(end) = end_of(status) {
+                    return end;
                 }
             }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -113,9 +132,18 @@ fn reap(child: Pid) -> End {
     }
 }
 
-fn keep_deadline(charge: &Charge, overdue: &Arc<AtomicBool>) {
-    let Some(deadline) = charge.deadline else { return };
-    let (overdue, grace) = (Arc::clone(overdue), charge.grace);
+/// How a process ended that was waited for, if it did.
+pub(super) fn end_of(status: WaitStatus) -> Option<End> {
+    if let Some(number) = status.terminating_signal() {
+        return Some(End::Signaled(u8::try_from(number).unwrap_or(u8::MAX)));
+    }
+    let code = status.exit_status()?;
+    Some(End::Exited(u8::try_from(code & 0xff).unwrap_or(u8::MAX)))
+}
+
+fn keep_deadline(deadline: Option<Duration>, grace: Duration, overdue: &Arc<AtomicBool>) {
+    let Some(deadline) = deadline else { return };
+    let overdue = Arc::clone(overdue);
     thread::spawn(move || {
         thread::sleep(deadline);
         overdue.store(true, Ordering::SeqCst);
@@ -126,19 +154,19 @@ fn keep_deadline(charge: &Charge, overdue: &Arc<AtomicBool>) {
 }
 
 /// Does what the runner says, and ends everything when nobody is there to say it.
-fn obey(mut orders: BufReader<UnixStream>, begins: mpsc::Receiver<Pid>, detached: bool) {
+fn obey(mut orders: BufReader<UnixStream>, begins: mpsc::Receiver<Pid>) {
     thread::spawn(move || {
         let Ok(child) = begins.recv() else { return };
         loop {
             match next_order(&mut orders) {
-                Some(Order::Go) => {}
+                // Not for a sandbox with one command, whose terminal is the engine's.
+                Some(Order::Go | Order::Serve | Order::Size(_)) => {}
                 Some(Order::Kill) => everybody(Signal::KILL),
                 Some(Order::Signal(number)) => {
                     if let Some(signal) = Signal::from_named_raw(number.into()) {
                         kill_process(child, signal).ok();
                     }
                 }
-                None if detached => return,
                 None => {
                     everybody(Signal::KILL);
                     // The first process ends every other; nobody waits for a code.
@@ -149,7 +177,7 @@ fn obey(mut orders: BufReader<UnixStream>, begins: mpsc::Receiver<Pid>, detached
     });
 }
 
-fn next_order(orders: &mut BufReader<UnixStream>) -> Option<Order> {
+pub(super) fn next_order(orders: &mut BufReader<UnixStream>) -> Option<Order> {
     let mut line = String::new();
     match orders.read_line(&mut line) {
         Ok(length) if length > 0 => Order::parse(line.trim_end_matches('\n')).ok(),
@@ -159,7 +187,7 @@ fn next_order(orders: &mut BufReader<UnixStream>) -> Option<Order> {
 
 /// Every process of the sandbox but this one: to signal "group one" is to
 /// signal everything that may be signalled, which never includes the first.
-fn everybody(signal: Signal) {
+pub(super) fn everybody(signal: Signal) {
     kill_process_group(Pid::INIT, signal).ok();
 }
 

@@ -3,8 +3,23 @@
 //! One line a message, words apart by one space, the last of them free text.
 //! The side in the sandbox is ours too, and still the runner reads with limits:
 //! a line is short, and what is not understood is an error.
+//!
+//! ```text
+//! sandbox: fact NAME VALUE ...   ready
+//! runner:  go                        or hangs up, and nothing was run
+//! runner:  signal N | kill
+//! sandbox: fact NAME VALUE ...   ended HOW
+//! ```
+//!
+//! A sandbox that is kept for several commands is told `serve` in place of `go`,
+//! and a listening socket comes with it: from then on it answers whoever
+//! connects there, as [`ask`] says, whether its runner lives or not.
+
+pub mod ask;
 
 use std::fmt;
+
+use ask::Size;
 
 /// A line longer than this is no message of ours.
 pub const LONGEST: usize = 64 * 1024;
@@ -18,6 +33,8 @@ pub enum Report {
     Fact { name: String, value: String },
     /// Everything is measured; the command waits for `go`.
     Ready,
+    /// A command of a session has begun; its terminal comes with this.
+    Started,
 }
 
 /// How the command ended, as its parent saw it.
@@ -38,15 +55,26 @@ pub enum End {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Order {
     Go,
-    /// End everything now.
+    /// End everything now; in a session, one command.
     Kill,
+    /// Serve the socket that comes with this.
+    Serve,
     Signal(u8),
+    /// A command's terminal has another size.
+    Size(Size),
 }
 
 /// A line that is none of ours.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("`{0}` is not a message between a runner and its sandbox")]
 pub struct NotAMessage(String);
+
+impl NotAMessage {
+    /// Of what was received, as much as fits into a message to people.
+    fn of(received: &str) -> Self {
+        Self(received.chars().filter(|c| !c.is_control()).take(80).collect())
+    }
+}
 
 impl Report {
     /// Reads one line, without its end.
@@ -58,9 +86,10 @@ impl Report {
                 .split_once(' ')
                 .map(|(name, value)| Self::Fact { name: name.to_owned(), value: value.to_owned() }),
             "ready" if rest.is_empty() => Some(Self::Ready),
+            "started" if rest.is_empty() => Some(Self::Started),
             _ => None,
         };
-        report.ok_or_else(|| NotAMessage(line.chars().take(80).collect()))
+        report.ok_or_else(|| NotAMessage::of(line))
     }
 }
 
@@ -86,11 +115,14 @@ impl Order {
         match line.split_once(' ') {
             None if line == "go" => Ok(Self::Go),
             None if line == "kill" => Ok(Self::Kill),
-            Some(("signal", number)) => match number.parse() {
-                Ok(number) => Ok(Self::Signal(number)),
-                Err(_) => Err(NotAMessage(line.to_owned())),
-            },
-            _ => Err(NotAMessage(line.to_owned())),
+            None if line == "serve" => Ok(Self::Serve),
+            Some(("signal", number)) => {
+                number.parse().map(Self::Signal).map_err(|_| NotAMessage::of(line))
+            }
+            Some(("size", size)) => {
+                Size::parse(size).map(Self::Size).ok_or_else(|| NotAMessage::of(line))
+            }
+            _ => Err(NotAMessage::of(line)),
         }
     }
 }
@@ -106,6 +138,7 @@ impl fmt::Display for Report {
             }
             Self::Fact { name, value } => write!(f, "fact {name} {}", one_line(value)),
             Self::Ready => f.write_str("ready"),
+            Self::Started => f.write_str("started"),
         }
     }
 }
@@ -115,7 +148,9 @@ impl fmt::Display for Order {
         match self {
             Self::Go => f.write_str("go"),
             Self::Kill => f.write_str("kill"),
+            Self::Serve => f.write_str("serve"),
             Self::Signal(number) => write!(f, "signal {number}"),
+            Self::Size(size) => write!(f, "size {size}"),
         }
     }
 }
@@ -133,17 +168,19 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_an_error_not_a_guess() {
-        for line in ["", "ended", "ended exited", "ended exited 256", "fact x", "ready now", "go"] {
+        let half = ["", "ended", "ended exited", "ended exited 256", "fact x", "ready now", "go"];
+        for line in half.into_iter().chain(["started 1"]) {
             assert!(Report::parse(line).is_err(), "{line:?}");
         }
-        for line in ["", "signal", "signal -1", "signal 9 9", "ready"] {
+        for line in ["", "signal", "signal -1", "signal 9 9", "size 80", "size 8x", "ready"] {
             assert!(Order::parse(line).is_err(), "{line:?}");
         }
     }
 
     #[test]
     fn orders_read_back_as_themselves() {
-        for order in [Order::Go, Order::Kill, Order::Signal(15)] {
+        let size = Order::Size(Size { columns: 80, rows: 24 });
+        for order in [Order::Go, Order::Kill, Order::Serve, Order::Signal(15), size] {
             assert_eq!(Order::parse(&order.to_string()), Ok(order));
         }
     }

@@ -255,7 +255,8 @@ fn pin(written: &str) -> Result<(String, String), String> {
     if is_address { Ok((name.as_str().to_owned(), address.to_owned())) } else { Err(wrong()) }
 }
 
-fn environment(
+/// `NAME=VALUE`, or `NAME` for what it is here.
+pub(crate) fn environment(
     written: &[String],
     variable: Variable<'_>,
 ) -> Result<Vec<(String, String)>, Failure> {

@@ -167,12 +167,12 @@ pub(crate) fn tell_gateway(
 impl Prepared {
     /// Unmounts what had to be there for making the sandbox; from now on it has
     /// its own. What cannot go now goes with the folder.
-    pub(super) fn let_go(&self) {
+    pub(crate) fn let_go(&self) {
         drop(mounts::unmount_below(&self.folder));
     }
 
     /// Looks after what the run writes to the project.
-    pub(super) fn watch(&self, plan: &Plan) -> Watch {
+    pub(crate) fn watch(&self, plan: &Plan) -> Watch {
         let Some(workspace) = &self.workspace else { return Watch::nothing() };
         match (&workspace.overlay, plan.workspace.mode) {
             (Some(overlay), _) => Watch::over(Watched::new(&overlay.upper, &plan.limits, false)),
@@ -232,7 +232,7 @@ fn project(
 }
 
 /// What is read-only in every mode, as planned.
-pub(super) fn protect(plan: &Plan) -> BTreeSet<RelativePath> {
+pub(crate) fn protect(plan: &Plan) -> BTreeSet<RelativePath> {
     let written = plan.workspace.protect.iter();
     written.filter_map(|path| RelativePath::parse(path).ok()).collect()
 }

@@ -1,6 +1,7 @@
 //! What stays of a run: `run.json`, beside the policy, the log and the transcript.
 
 use std::io;
+use std::path::Path;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -21,7 +22,8 @@ pub struct Record<'r> {
     pub run: &'r str,
     pub version: &'static str,
     pub begun: String,
-    pub ended: String,
+    /// Nothing while it is going on.
+    pub ended: Option<String>,
     pub outcome: Option<&'r Outcome>,
     /// Why there is none.
     pub error: Option<String>,
@@ -41,13 +43,39 @@ pub struct Record<'r> {
 }
 
 impl<'r> Record<'r> {
+    /// Of what has begun and has no end yet. Left as it is, it is lost.
+    pub fn begun(
+        plan: &'r Plan,
+        begun: Timestamp,
+        isolation: &'r [Finding],
+        used: &'r Used,
+        phases: &Phases,
+    ) -> Self {
+        Self {
+            run: plan.run.as_str(),
+            version: env!("CARGO_PKG_VERSION"),
+            begun: begun.to_string(),
+            ended: None,
+            outcome: None,
+            error: None,
+            exit_code: 125,
+            usage: None,
+            used,
+            phases: phases.taken(),
+            isolation,
+            left: Vec::new(),
+            missing: &[],
+            plan,
+        }
+    }
+
     pub fn new(plan: &'r Plan, report: &'r Report, phases: &Phases) -> Self {
         let done = report.ended.as_ref().ok();
         Self {
             run: plan.run.as_str(),
             version: env!("CARGO_PKG_VERSION"),
             begun: report.begun.to_string(),
-            ended: Timestamp::now().to_string(),
+            ended: Some(Timestamp::now().to_string()),
             outcome: done.map(|Done { outcome, .. }| outcome),
             error: report.ended.as_ref().err().map(|err| format!("{:#}", Chain(err))),
             exit_code: done.map_or(125, |done| done.outcome.code()),
@@ -67,7 +95,7 @@ impl<'r> Record<'r> {
 }
 
 /// An error with what caused it, in one line.
-pub(super) struct Chain<'e>(pub(super) &'e dyn std::error::Error);
+pub(crate) struct Chain<'e>(pub(crate) &'e dyn std::error::Error);
 
 impl std::fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -84,16 +112,21 @@ impl std::fmt::Display for Chain<'_> {
 /// What the command printed, kept as it happens. A recording that cannot be
 /// written any more ends; the run does not.
 #[derive(Debug)]
-pub(super) struct Recorder(Option<Transcript>);
+pub(crate) struct Recorder(Option<Transcript>);
 
 impl Recorder {
-    pub(super) fn begin(plan: &Plan, folder: &RunFolder) -> io::Result<Self> {
-        let size = terminal::size().unwrap_or(TerminalSize { columns: 80, rows: 24 });
-        let header = Header::new(&plan.command, size.columns, size.rows);
-        Transcript::create(&folder.transcript(), &header, plan.limits.output).map(|t| Self(Some(t)))
+    pub(crate) fn begin(plan: &Plan, folder: &RunFolder) -> io::Result<Self> {
+        Self::at(&folder.transcript(), &plan.command, plan.limits.output)
     }
 
-    pub(super) fn end(self, code: u8) -> io::Result<()> {
+    /// Records a command in a new file, up to so many bytes of what it prints.
+    pub(crate) fn at(path: &Path, command: &[String], limit: u64) -> io::Result<Self> {
+        let size = terminal::size().unwrap_or(TerminalSize { columns: 80, rows: 24 });
+        let header = Header::new(command, size.columns, size.rows);
+        Transcript::create(path, &header, limit).map(|transcript| Self(Some(transcript)))
+    }
+
+    pub(crate) fn end(self, code: u8) -> io::Result<()> {
         match self.0 {
             Some(transcript) => transcript.exit(code.into()).map(drop),
             None => Err(io::Error::other("the transcript broke off")),

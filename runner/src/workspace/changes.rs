@@ -199,7 +199,7 @@ impl Changes {
 }
 
 /// As a list of what stands in the policy.
-fn as_written<C, S>(items: &C, serializer: S) -> Result<S::Ok, S::Error>
+pub(crate) fn as_written<C, S>(items: &C, serializer: S) -> Result<S::Ok, S::Error>
 where
     for<'c> &'c C: IntoIterator<Item: ToString>,
     S: Serializer,

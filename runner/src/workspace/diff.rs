@@ -12,6 +12,7 @@ use crate::console::{Console, Format, Tone};
 use crate::evidence::RunFolder;
 use crate::exit::{Exit, Failure};
 use crate::runs::Runs;
+use crate::session;
 use crate::shown::{Line, Shown};
 
 /// Show what a run changed in its workspace.
@@ -38,6 +39,9 @@ pub struct Diff {
 
 pub fn run(asked: &Diff, console: &mut Console) -> Result<Exit, Failure> {
     let folder = RunFolder::open(&asked.runs.place()?, &asked.run).map_err(anyhow::Error::from)?;
+    if let Some(session) = session::state::living(&asked.run) {
+        session::finish::refresh(&session).map_err(|why| anyhow!("{why}"))?;
+    }
     let changes = recorded(&folder)?;
     let selected: Vec<&Change> = changes.within(&asked.paths).collect();
     match (console.format, asked.stat) {

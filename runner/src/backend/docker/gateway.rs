@@ -57,21 +57,22 @@ pub(super) async fn start(
         .await
         .map_err(failed(Step::StartGateway))?;
 
-    streams::start_gateway(&docker.engine, &names.gateway).await
+    streams::start_gateway(&docker.engine, plan, &names.gateway).await
 }
 
 fn container(plan: &Plan, files: &GatewayFiles, image: String) -> ContainerCreateBody {
-    let words = ["--config", "/settings/gateway.yaml", "--lifeline"];
+    let mut words = vec!["--config".to_owned(), "/settings/gateway.yaml".to_owned()];
+    words.extend(plan.gateway_life());
     ContainerCreateBody {
         image: Some(image),
-        cmd: Some(words.map(str::to_owned).to_vec()),
+        cmd: Some(words),
         user: Some(format!("{}:{}", files.user.uid, files.user.gid)),
         hostname: Some("gateway".to_owned()),
         labels: Some(labels(&plan.run)),
-        open_stdin: Some(true),
         // When the one who attached is gone, it reads the end of its input.
-        stdin_once: Some(true),
-        attach_stdin: Some(true),
+        open_stdin: Some(plan.session.is_none()),
+        stdin_once: Some(plan.session.is_none()),
+        attach_stdin: Some(plan.session.is_none()),
         attach_stdout: Some(true),
         attach_stderr: Some(true),
         host_config: Some(HostConfig {

@@ -74,9 +74,10 @@ fn container(
         hostname: Some("sandbox".to_owned()),
         labels: Some(labels(&plan.run)),
         tty: Some(plan.tty),
-        open_stdin: Some(true),
-        stdin_once: Some(true),
-        attach_stdin: Some(true),
+        // A session's first process reads nothing, and nobody stays to feed it.
+        open_stdin: Some(plan.session.is_none()),
+        stdin_once: Some(plan.session.is_none()),
+        attach_stdin: Some(plan.session.is_none()),
         attach_stdout: Some(true),
         attach_stderr: Some(!plan.tty),
         // An image's own check would run beside the command, unasked.

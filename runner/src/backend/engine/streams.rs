@@ -22,7 +22,7 @@ pub(in crate::backend) async fn start(
 ) -> Result<Streams, BackendError> {
     let options = AttachContainerOptionsBuilder::new()
         .stream(true)
-        .stdin(true)
+        .stdin(plan.session.is_none())
         .stdout(true)
         .stderr(!plan.tty)
         .build();
@@ -46,14 +46,16 @@ pub(in crate::backend) async fn start(
     Ok(Streams { input: attached.input, output: output.boxed() })
 }
 
-/// The same for a gateway: its input is its lifeline, what it prints is its log.
+/// The same for a gateway: its input is its lifeline, unless it has none; what it
+/// prints is its log.
 pub(in crate::backend) async fn start_gateway(
     engine: &Engine,
+    plan: &Plan,
     name: &str,
 ) -> Result<GatewayHandle, BackendError> {
     let options = AttachContainerOptionsBuilder::new()
         .stream(true)
-        .stdin(true)
+        .stdin(plan.session.is_none())
         .stdout(true)
         .stderr(true)
         .build();

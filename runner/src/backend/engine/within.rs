@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::backend::{Inside, WorkspaceMount};
+use crate::init::charge::Charge;
 use crate::plan::Plan;
 
 /// Something of the host's that a sandbox sees.
@@ -40,17 +41,7 @@ pub(in crate::backend) fn binds(plan: &Plan, inside: &Inside) -> Vec<Bind> {
 
 /// What the first process is told.
 pub(in crate::backend) fn charge(plan: &Plan) -> Vec<String> {
-    let millis = |span: std::time::Duration| span.as_millis().to_string();
-    let mut words = vec!["--socket".to_owned(), SOCKET.to_owned()];
-    words.extend(["--deadline".to_owned(), millis(plan.limits.timeout)]);
-    words.extend(["--grace".to_owned(), millis(plan.limits.grace)]);
-    let places = plan.tmpfs.iter().map(|place| place.target).chain(["/dev/shm"]);
-    for place in places.chain(plan.workspace.source.as_ref().map(|_| plan.workspace.target)) {
-        words.extend(["--bounded".to_owned(), place.to_owned()]);
-    }
-    words.push("--".to_owned());
-    words.extend(plan.command.iter().cloned());
-    words
+    Charge::of(plan, SOCKET).words()
 }
 
 pub(in crate::backend) const INIT: &str = "/run/sluice/init";

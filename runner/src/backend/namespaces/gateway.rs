@@ -80,7 +80,7 @@ fn jail(plan: &Plan, files: &GatewayFiles, names: Vec<String>) -> Jail {
     ];
     places.extend(RESOLVING.map(optional));
     let mut arguments = vec!["--config".to_owned(), "/settings/gateway.yaml".to_owned()];
-    arguments.push("--lifeline".to_owned());
+    arguments.extend(plan.gateway_life());
     Jail {
         user: files.user.uid,
         group: files.user.gid,

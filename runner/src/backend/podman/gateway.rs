@@ -50,7 +50,7 @@ pub(super) async fn start(
         .post("/containers/create", &wanted)
         .await
         .map_err(|err| podman.broken(Step::StartGateway, err))?;
-    streams::start_gateway(&podman.engine, &names.gateway).await
+    streams::start_gateway(&podman.engine, plan, &names.gateway).await
 }
 
 fn container(
@@ -62,10 +62,13 @@ fn container(
 ) -> Value {
     let mut wanted = closed(podman, &names.gateway, &plan.run, files.user);
     let files_open = plan.limits.open_files;
+    let mut words = vec!["--config".to_owned(), "/settings/gateway.yaml".to_owned()];
+    words.extend(plan.gateway_life());
     set(
         &mut wanted,
         [
-            ("command", json!(["--config", "/settings/gateway.yaml", "--lifeline"])),
+            ("command", json!(words)),
+            ("stdin", json!(plan.session.is_none())),
             ("hostname", json!("gateway")),
             ("netns", json!({"nsmode": "bridge"})),
             (

@@ -76,6 +76,7 @@ fn container(podman: &Podman, plan: &Plan, network: Option<&Network>, names: &Na
             ("unsetenv", json!(unset.collect::<Vec<_>>())),
             ("work_dir", json!(plan.directory)),
             ("hostname", json!("sandbox")),
+            ("stdin", json!(plan.session.is_none())),
             ("terminal", json!(plan.tty)),
             // The caller's name is nobody's business in there.
             ("manage_password", json!(false)),

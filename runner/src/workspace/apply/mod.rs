@@ -28,6 +28,7 @@ use crate::evidence::RunFolder;
 use crate::exit::{Exit, Failure};
 use crate::place;
 use crate::runs::Runs;
+use crate::session;
 use crate::shown::Shown;
 
 /// Bring a run's changes into the project.
@@ -72,6 +73,10 @@ struct Done<'c> {
 
 pub fn run(asked: &Apply, console: &mut Console) -> Result<Exit, Failure> {
     let folder = RunFolder::open(&asked.runs.place()?, &asked.run).map_err(anyhow::Error::from)?;
+    if let Some(session) = session::state::living(&asked.run) {
+        let name = Shown(&session.name).to_string();
+        return Err(anyhow!("the session is going on; `sluice session stop {name}` first").into());
+    }
     let changes = recorded(&folder)?;
     unbroken(&folder, console)?;
     if !changes.incomplete.is_empty() && !asked.partial {
