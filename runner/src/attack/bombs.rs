@@ -166,6 +166,8 @@ fn threads() -> ExitCode {
         let asleep = || thread::sleep(Duration::from_secs(MOST_SECONDS));
         if let Err(err) = thread::Builder::new().stack_size(16 * 1024).spawn(asleep) {
             eprintln!("after {number} threads: {err}");
+            // As many as can be, for a moment.
+            thread::sleep(Duration::from_secs(1));
             return ExitCode::FAILURE;
         }
     }

@@ -81,11 +81,20 @@ pub(in crate::backend) async fn remove(
             Ok(()) => return Ok(()),
             Err(err) if status(&err) == Some(404) => return Ok(()),
             // In use, or being removed by somebody else at this moment.
-            Err(err) if matches!(status(&err), Some(403 | 409)) && pause <= LAST_PAUSE => {}
+            Err(err) if is_in_use(&err) && pause <= LAST_PAUSE => {}
             Err(err) => return Err(engine.broken(Step::Remove, err)),
         }
         time::sleep(pause).await;
         pause *= 2;
+    }
+}
+
+/// Docker has a status for it; Podman says it in words.
+fn is_in_use(err: &bollard::errors::Error) -> bool {
+    match status(err) {
+        Some(403 | 409) => true,
+        Some(500) => err.to_string().contains("being used"),
+        Some(_) | None => false,
     }
 }
 
