@@ -9,3 +9,4 @@
 
 mod named;
 mod pages;
+mod runbook;

@@ -210,3 +210,31 @@ fn every_page_is_in_the_index() {
         }
     }
 }
+#[test]
+fn every_command_that_a_document_shows_exists() {
+    let cli = read("docs/cli.md");
+    let mut seen = 0;
+    for (page, text) in all().iter().filter(|(page, _)| !page.ends_with("comparison.md")) {
+        let typed = text.lines().map(|line| line.trim_start().trim_start_matches("./"));
+        let said = quoted(text).into_iter().chain(typed);
+        for said in said.filter_map(|said| said.strip_prefix("sluice ")) {
+            let words: Vec<&str> = said.split(' ').take_while(|word| is_word(word)).collect();
+            let is_there = |count: usize| {
+                let name = words[..count].join(" ");
+                ["`", " "].iter().any(|end| cli.contains(&format!("## `sluice {name}{end}")))
+            };
+            let is_flag = said.starts_with("--");
+            assert!(
+                is_flag || (1..=words.len()).any(is_there),
+                "{}: `sluice {said}` is not in docs/cli.md",
+                page.display()
+            );
+            seen += 1;
+        }
+    }
+    assert!(seen > 60, "{seen}");
+}
+
+fn is_word(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase())
+}
