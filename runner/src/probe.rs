@@ -95,6 +95,15 @@ fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
         None => is("no network", "interfaces", "lo"),
         Some(network) => is("one network", "interfaces", network.interfaces),
     });
+    // Nothing relies on it, so it is no reason to refuse; what there is is told.
+    if let Some(wall) = facts.get("second_wall").filter(|wall| *wall != "unknown") {
+        findings.push(Finding {
+            what: "a second wall",
+            measured: wall.clone(),
+            wanted: "landlock, where the kernel has it".to_owned(),
+            holds: true,
+        });
+    }
     findings
 }
 

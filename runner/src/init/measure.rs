@@ -13,6 +13,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::crowd;
 use super::wire::Report;
+use crate::launch::SECOND_WALL;
 
 /// Everything measured before the command starts.
 pub fn before() -> Vec<Report> {
@@ -40,6 +41,7 @@ pub fn before() -> Vec<Report> {
         fact("engine_socket", engine_socket()),
         fact("kernel_settings", writable("/proc/sys/kernel/core_pattern")),
         fact("sysrq", writable("/proc/sysrq-trigger")),
+        fact("second_wall", std::env::var(SECOND_WALL).unwrap_or_default()),
         fact("workspace", workspace(Path::new("/workspace"))),
     ];
     facts.extend([

@@ -21,7 +21,7 @@ use rustix::thread::UnshareFlags;
 
 use super::order::{Ground, Order, Report};
 use super::sandbox::{Failed, Said, failed, say};
-use super::{filter, kernel, mounts, network, passing, privileges, second_wall};
+use super::{SECOND_WALL, filter, kernel, mounts, network, passing, privileges, second_wall};
 
 /// Becomes the first process of the sandbox, or says why not and ends.
 pub(super) fn confine(launcher: &OwnedFd, runner: BorrowedFd<'_>, ground: &Ground) -> ! {
@@ -88,7 +88,7 @@ fn walls(
     privileges::give_up_everything().map_err(failed("give up capabilities"))?;
     end_with_the_launcher()?;
     rustix::process::chdir(order.directory.as_str()).map_err(failed("enter its directory"))?;
-    let said = serde_json::to_vec(&Said::SecondWall(wall)).map_err(failed("speak"))?;
+    let said = serde_json::to_vec(&Said::SecondWall(wall.clone())).map_err(failed("speak"))?;
     passing::send(launcher, &said, &[]).map_err(failed("speak"))?;
     kernel::close_on_exec_from(3).map_err(failed("close what is open"))?;
 
@@ -99,6 +99,7 @@ fn walls(
         .args(order.arguments.iter().map(OsString::from))
         .env_clear()
         .envs(environment)
+        .env(SECOND_WALL, wall)
         .exec();
     Err(failed("start its first process")(err))
 }

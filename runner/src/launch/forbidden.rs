@@ -6,6 +6,9 @@ use std::io;
 pub fn explain(err: &io::Error) -> String {
     match knob(&|path| std::fs::read_to_string(path).ok()) {
         Some(advice) => format!("{err}; {advice}"),
+        None if err.kind() == io::ErrorKind::StorageFull => {
+            format!("{err}; there are as many as `sysctl user.max_user_namespaces` permits")
+        }
         None => err.to_string(),
     }
 }

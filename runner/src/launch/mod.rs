@@ -27,5 +27,9 @@ pub mod sandbox;
 mod second_wall;
 pub mod waiting;
 
+/// How the first process is told what the second wall is made of: nothing it
+/// could read says so.
+pub const SECOND_WALL: &str = "SLUICE_SECOND_WALL";
+
 /// The exit code when nothing we understand was asked.
 pub const USAGE: u8 = 2;

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::launcher::{say, start};
-use super::layout::optional;
+use super::layout::{devices, optional};
 use super::{broken, processes};
 use crate::backend::{BackendError, GatewayFiles, GatewayHandle, GatewayLog, Step};
 use crate::launch::order::{Jail, Limits, Order, Place};
@@ -79,6 +79,8 @@ fn jail(plan: &Plan, files: &GatewayFiles, names: Vec<String>) -> Jail {
         bind("/audit", &files.audit, false),
     ];
     places.extend(RESOLVING.map(optional));
+    // Where chance comes from, for libraries that do not ask the kernel.
+    places.extend(devices(&["null", "random", "urandom"]));
     let mut arguments = vec!["--config".to_owned(), "/settings/gateway.yaml".to_owned()];
     arguments.extend(plan.gateway_life());
     Jail {

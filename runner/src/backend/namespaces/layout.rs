@@ -31,7 +31,7 @@ pub(super) fn order(
     }
     places.extend(names(plan, network));
     places.push(Place::Proc { at: "/proc".to_owned() });
-    places.extend(devices(plan));
+    places.extend(own_devices(plan));
     places.extend(groups.view());
     places.extend(given(plan, inside));
     // Over what is mounted by now.
@@ -120,17 +120,21 @@ fn names(plan: &Plan, network: Option<&Network>) -> [Place; 3] {
     .map(|(at, text)| Place::File { at: at.to_owned(), text })
 }
 
-fn devices(plan: &Plan) -> Vec<Place> {
+/// Those of the host's devices that belong to nobody.
+pub(super) fn devices(names: &[&str]) -> Vec<Place> {
     let mut places = vec![tmpfs("/dev", 64 * 1024, 256, 0o755, false)];
-    for name in ["full", "null", "random", "tty", "urandom", "zero"] {
-        places.push(Place::Bind {
-            at: format!("/dev/{name}"),
-            source: format!("/dev/{name}").into(),
-            read_only: false,
-            device: true,
-            optional: false,
-        });
-    }
+    places.extend(names.iter().map(|name| Place::Bind {
+        at: format!("/dev/{name}"),
+        source: format!("/dev/{name}").into(),
+        read_only: false,
+        device: true,
+        optional: false,
+    }));
+    places
+}
+
+fn own_devices(plan: &Plan) -> Vec<Place> {
+    let mut places = devices(&["full", "null", "random", "tty", "urandom", "zero"]);
     places.push(Place::Terminals { at: "/dev/pts".to_owned() });
     let shared = within::SHARED_MEMORY.min(plan.limits.memory / 4);
     places.push(tmpfs("/dev/shm", shared, inodes(shared), 0o1777, false));

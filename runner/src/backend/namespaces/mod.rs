@@ -24,9 +24,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use tokio::sync::{Mutex, watch};
+use tokio::time;
 
 use super::engine::labels::Names;
 use super::{
@@ -51,15 +53,16 @@ pub struct Namespaces {
     groups: Groups,
     /// The runs of this process, by their sandbox's name.
     runs: Mutex<HashMap<String, Run>>,
+    /// Sockets that were planted and that no gateway has taken yet.
+    planted: Mutex<HashMap<String, Vec<OwnedFd>>>,
 }
 
 /// How far a run has come.
 #[derive(Debug)]
 enum Run {
-    /// There is a network, and sockets planted in it that nobody has taken.
-    Planted {
+    /// There is a network, and nobody in it.
+    Begun {
         launcher: Launcher,
-        sockets: Vec<OwnedFd>,
     },
     /// The sandbox is being built.
     Made {
@@ -83,7 +86,8 @@ impl Namespaces {
         {
             return Err(broken(Step::Connect, anyhow::anyhow!(advice)));
         }
-        Ok(Self { launcher, groups: Groups::here(), runs: Mutex::default() })
+        let (runs, planted) = (Mutex::default(), Mutex::default());
+        Ok(Self { launcher, groups: Groups::here(), runs, planted })
     }
 
     /// Starts a launcher and lets it make the ground of `plan`.
@@ -100,11 +104,12 @@ impl Namespaces {
         };
         launcher.voice.say(&ground).await.map_err(failed)?;
         if ground.doors.is_empty() {
-            return Ok(Run::Planted { launcher, sockets: Vec::new() });
+            return Ok(Run::Begun { launcher });
         }
         match launcher.hear().await.map_err(failed)? {
             Some((Report::Planted, sockets)) if sockets.len() == ground.doors.len() => {
-                Ok(Run::Planted { launcher, sockets })
+                self.planted.lock().await.insert(Names::of(&plan.run).sandbox, sockets);
+                Ok(Run::Begun { launcher })
             }
             other => Err(unexpected(step, other)),
         }
@@ -138,6 +143,11 @@ impl Backend for Namespaces {
         Ok(IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
+    /// The sockets are planted before either begins.
+    fn makes_both_at_once(&self) -> bool {
+        true
+    }
+
     fn resources(&self, plan: &Plan) -> Vec<Resource> {
         let names = Names::of(&plan.run);
         let gateway = plan.network.as_ref().map(|_| Resource::Container(names.gateway));
@@ -157,10 +167,7 @@ impl Backend for Namespaces {
         network: &Network,
         files: &GatewayFiles,
     ) -> Result<GatewayHandle, BackendError> {
-        let sockets = match self.runs.lock().await.get_mut(&network.name) {
-            Some(Run::Planted { sockets, .. }) => std::mem::take(sockets),
-            Some(Run::Made { .. } | Run::Running { .. }) | None => Vec::new(),
-        };
+        let sockets = self.planted.lock().await.remove(&network.name).unwrap_or_default();
         let plantings = plan.network.as_ref().map(|network| plantings(&network.ports));
         let names = plantings.unwrap_or_default().into_iter().map(|planting| planting.name);
         gateway::begin(&self.launcher, plan, files, names.collect(), sockets).await
@@ -187,7 +194,7 @@ impl Backend for Namespaces {
             Some(begun) => begun,
             None => self.begin(plan, Step::Create).await?,
         };
-        let Run::Planted { mut launcher, .. } = begun else {
+        let Run::Begun { mut launcher } = begun else {
             return Err(failed(io::Error::other("there is one already")));
         };
         let entered = self.groups.make(&plan.run, &plan.limits).map_err(failed)?;
@@ -241,7 +248,7 @@ impl Backend for Namespaces {
     async fn kill(&self, sandbox: &Sandbox) -> Result<(), BackendError> {
         let voice = match self.runs.lock().await.get(&sandbox.name) {
             Some(Run::Running { voice, .. }) => Some(voice.clone()),
-            Some(Run::Made { launcher, .. } | Run::Planted { launcher, .. }) => {
+            Some(Run::Begun { launcher } | Run::Made { launcher, .. }) => {
                 Some(launcher.voice.clone())
             }
             None => None,
@@ -304,8 +311,18 @@ impl Backend for Namespaces {
             return processes::end(&run, Role::Gateway).await.map_err(failed);
         }
         self.runs.lock().await.remove(name);
+        self.planted.lock().await.remove(name);
         processes::end(&run, Role::Launcher).await.map_err(failed)?;
-        self.groups.remove(&run).map_err(failed)
+        let deadline = Instant::now() + EMPTYING;
+        loop {
+            match self.groups.remove(&run) {
+                // The kernel is still ending what was in it.
+                Err(err)
+                    if err.kind() == io::ErrorKind::ResourceBusy && Instant::now() < deadline => {}
+                removed => return removed.map_err(failed),
+            }
+            time::sleep(A_MOMENT).await;
+        }
     }
 }
 
@@ -349,3 +366,5 @@ pub const HOST: &str = "host";
 /// has a reason to avoid it.
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const KILLED: i32 = 137;
+const A_MOMENT: Duration = Duration::from_millis(10);
+const EMPTYING: Duration = Duration::from_secs(5);
