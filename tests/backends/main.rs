@@ -13,18 +13,22 @@ mod outside;
 mod overrides;
 mod sessions;
 mod streams;
+mod unprivileged;
 mod unprotected;
 mod workspace;
 
 use tests::boxes::{Person, Programs};
 
-/// Somebody on each backend that is here.
-fn people() -> Vec<Person> {
-    let programs = Programs {
+fn programs() -> Programs {
+    Programs {
         sluice: env!("CARGO_BIN_EXE_sluice-under-test"),
         init: env!("CARGO_BIN_EXE_sluice-init-under-test"),
         gateway: env!("CARGO_BIN_EXE_sluice-gateway-under-test"),
         launch: env!("CARGO_BIN_EXE_sluice-launch-under-test"),
-    };
-    Person::everywhere(programs)
+    }
+}
+
+/// Somebody on each backend that is here.
+fn people() -> Vec<Person> {
+    Person::everywhere(programs())
 }

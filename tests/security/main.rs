@@ -22,4 +22,5 @@ mod names;
 mod noise;
 mod podman;
 mod prerequisites;
+mod spaces;
 mod the_box;

@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -38,6 +39,10 @@ pub struct Person {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Place {
     Docker,
+    /// No engine, with all that root may.
+    Namespaces,
+    /// No engine, as somebody who is not root.
+    Unprivileged,
 }
 
 /// A `sluice` that has ended.
@@ -60,7 +65,41 @@ pub struct Running {
 impl Person {
     /// Somebody on each backend that this machine has.
     pub fn everywhere(programs: Programs) -> Vec<Self> {
-        Self::with_docker(programs).into_iter().collect()
+        let docker = Self::with_docker(programs);
+        docker.into_iter().chain(Self::with_namespaces(programs)).collect()
+    }
+
+    /// Somebody on any Linux machine. As root, since only then every limit can be
+    /// had everywhere; what needs no root is [`Person::unprivileged`]'s to show.
+    pub fn with_namespaces(programs: Programs) -> Option<Self> {
+        if !is_static(programs.init) || unpacked().is_none() {
+            return None;
+        }
+        if !is_root() {
+            skip("root");
+            return None;
+        }
+        let home = TempDir::new().unwrap();
+        fs::create_dir(home.path().join("project")).unwrap();
+        Some(Self { programs, home, backend: Place::Namespaces, variables: Vec::new() })
+    }
+
+    /// Somebody without any privilege, on the same machine.
+    pub fn unprivileged(programs: Programs) -> Option<Self> {
+        if !is_static(programs.init) || unpacked().is_none() {
+            return None;
+        }
+        if !is_installed("setpriv") || !is_root() {
+            skip("setpriv");
+            return None;
+        }
+        let home = TempDir::new().unwrap();
+        let project = home.path().join("project");
+        fs::create_dir(&project).unwrap();
+        for path in [home.path(), &project] {
+            chown(path, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+        }
+        Some(Self { programs, home, backend: Place::Unprivileged, variables: Vec::new() })
     }
 
     /// Somebody on a machine with Docker; nobody where there is none.
@@ -93,6 +132,7 @@ impl Person {
                 let subnet = docker(&["network", "inspect", "sluice-egress", "--format", format]);
                 subnet.replace(".0/24", ".1")
             }
+            Place::Namespaces | Place::Unprivileged => "127.0.0.1".to_owned(),
         }
     }
 
@@ -105,6 +145,17 @@ impl Person {
                 let list = |verb: &[&str]| docker(&[verb, filter.as_slice()].concat());
                 [list(&["ps", "-a"]), list(&["network", "ls"]), list(&["volume", "ls"])].concat()
             }
+            Place::Namespaces | Place::Unprivileged => {
+                let name = format!("sluice-{run}");
+                let groups = Command::new("find").args(["/sys/fs/cgroup", "-name", &name]).output();
+                let groups = String::from_utf8_lossy(&groups.unwrap().stdout).into_owned();
+                let folder = self.runtime().join(run);
+                let folder =
+                    if folder.exists() { folder.display().to_string() } else { String::new() };
+                let alive = self.alive(run);
+                let alive = if alive > 0 { format!("{alive} processes") } else { String::new() };
+                [groups, folder, alive].concat()
+            }
         }
     }
 
@@ -115,6 +166,15 @@ impl Person {
                 let label = format!("label=dev.sluice.run={run}");
                 docker(&["ps", "-q", "--filter", &label]).lines().count()
             }
+            Place::Namespaces | Place::Unprivileged => {
+                let folder = self.runtime().join(run);
+                let written = ["gateway.process", "launcher.process"]
+                    .map(|name| fs::read_to_string(folder.join(name)).unwrap_or_default());
+                let pids = written
+                    .iter()
+                    .filter_map(|text| serde_json::from_str::<Value>(text).ok()?["pid"].as_u64());
+                pids.filter(|pid| is_alive(*pid)).count()
+            }
         }
     }
 
@@ -122,6 +182,7 @@ impl Person {
     pub fn kill_sandbox(&self, run: &str) {
         match self.backend {
             Place::Docker => drop(docker(&["kill", &format!("sluice-{run}")])),
+            Place::Namespaces | Place::Unprivileged => self.kill(run, "launcher.process"),
         }
     }
 
@@ -129,7 +190,27 @@ impl Person {
     pub fn kill_gateway(&self, run: &str) {
         match self.backend {
             Place::Docker => drop(docker(&["kill", &format!("sluice-{run}-gateway")])),
+            Place::Namespaces | Place::Unprivileged => self.kill(run, "gateway.process"),
         }
+    }
+
+    /// Kills the process that a run remembers under this name, and waits until
+    /// all of it is closed.
+    fn kill(&self, run: &str, name: &str) {
+        let text = fs::read_to_string(self.runtime().join(run).join(name)).unwrap();
+        let pid = serde_json::from_str::<Value>(&text).unwrap()["pid"].as_u64().unwrap();
+        let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
+        assert!(killed.unwrap().success());
+        wait_for("its end", || (!is_alive(pid)).then_some(()));
+    }
+
+    /// Where runs keep what goes with them, for a person without a session.
+    pub fn runtime(&self) -> PathBuf {
+        let user = match self.backend {
+            Place::Docker | Place::Namespaces => rustix::process::getuid().as_raw(),
+            Place::Unprivileged => SOMEBODY,
+        };
+        PathBuf::from(format!("/tmp/sluice-{user}"))
     }
 
     pub fn project(&self) -> PathBuf {
@@ -231,12 +312,25 @@ impl Person {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(self.programs.sluice);
+        let mut command = match self.backend {
+            Place::Docker | Place::Namespaces => Command::new(self.programs.sluice),
+            Place::Unprivileged => {
+                let somebody = SOMEBODY.to_string();
+                let mut command = Command::new("setpriv");
+                command
+                    .args(["--reuid", &somebody, "--regid", &somebody, "--clear-groups", "--"])
+                    .arg(self.programs.sluice);
+                command
+            }
+        };
         command.env_clear();
         match self.backend {
             Place::Docker => command
                 .env("SLUICE_BACKEND", "docker")
                 .env("SLUICE_IMAGE", image().unwrap_or_default()),
+            Place::Namespaces | Place::Unprivileged => command
+                .env("SLUICE_BACKEND", "namespaces")
+                .env("SLUICE_IMAGE", unpacked().unwrap_or_default()),
         };
         command
             .args(arguments)
@@ -355,10 +449,48 @@ fn ours(name: &str) -> Option<(&str, std::ffi::OsString)> {
     std::env::var_os(name).map(|value| (name, value))
 }
 
+/// The same as a directory, for sandboxes without an engine.
+pub fn unpacked() -> Option<&'static str> {
+    static IMAGE: OnceLock<Option<String>> = OnceLock::new();
+    IMAGE.get_or_init(unpack).as_deref()
+}
+
+fn unpack() -> Option<String> {
+    if !is_installed("busybox") {
+        skip("busybox");
+        return None;
+    }
+    let path = std::env::temp_dir().join("sluice-test-busybox-1");
+    let script = format!(
+        "set -eu; umask 022; [ ! -d {0} ] || exit 0
+         new=$(mktemp -d {0}.XXXXXX); chmod 755 \"$new\"; cd \"$new\"; mkdir bin etc tmp home
+         cp \"$(command -v busybox)\" bin/busybox
+         for name in $(bin/busybox --list); do [ $name = busybox ] || ln -s busybox bin/$name; done
+         mv -T \"$new\" {0} 2>/dev/null || rm -rf \"$new\"",
+        path.display()
+    );
+    let made = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    Some(path.display().to_string())
+}
+
 fn newest_run(home: &Path) -> Option<PathBuf> {
     let runs = fs::read_dir(home.join("state/sluice/runs")).ok()?;
     runs.flatten().map(|entry| entry.path()).max()
 }
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// One that only waits to be reaped is not.
+fn is_alive(pid: u64) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+/// A user that needs no name.
+pub const SOMEBODY: u32 = 1500;
 
 fn docker_answers() -> bool {
     static ANSWERS: OnceLock<bool> = OnceLock::new();
