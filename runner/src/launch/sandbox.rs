@@ -65,10 +65,6 @@ fn launch(runner: &mut Runner, ground: Ground, groups: &mut Vec<PathBuf>) -> Res
     if ground.user == 0 || ground.group == 0 {
         return Err(failed("choose a user")("nothing in a sandbox is root"));
     }
-    if ground.session {
-        // What is typed at the caller's terminal is not meant for us.
-        rustix::process::setsid().map_err(failed("leave the terminal"))?;
-    }
     if root {
         // Root's groups open root's files. In there nobody could give them up.
         rustix::thread::set_thread_groups(&[]).map_err(failed("give up groups"))?;
