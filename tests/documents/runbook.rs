@@ -6,7 +6,7 @@ use std::fs;
 
 use runner::standin::{Setup, Standin};
 use tests::available::is_installed;
-use tests::boxes::{Person, Place, Programs, docker, wait_for};
+use tests::boxes::{Person, Programs, docker, wait_for};
 use tokio::runtime::Runtime;
 
 use crate::pages::read;
@@ -78,7 +78,7 @@ fn every_command_of_the_first_page_can_be_typed() {
     }
 }
 
-/// Somebody on each backend that is here, with the image that is used when none
+/// Somebody with Docker, with the image that is used when none
 /// is named, or the means to make it.
 fn people() -> Vec<Person> {
     let programs = Programs {
@@ -90,12 +90,9 @@ fn people() -> Vec<Person> {
     if !["bash", "curl", "jq", "openssl", "python3"].iter().all(|tool| is_installed(tool)) {
         return Vec::new();
     }
-    let mut people = Person::everywhere(programs);
     let has_image = !docker(&["images", "-q", "sluice/agent"]).is_empty();
-    people.retain(|person| {
-        person.backend() != Place::Docker || has_image || is_installed("mmdebstrap")
-    });
-    people
+    let can_run = has_image || is_installed("mmdebstrap");
+    Person::with_docker(programs).into_iter().filter(|_| can_run).collect()
 }
 
 async fn standin() -> Standin {
