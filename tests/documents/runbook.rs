@@ -90,9 +90,9 @@ fn people() -> Vec<Person> {
     if !["bash", "curl", "jq", "openssl", "python3"].iter().all(|tool| is_installed(tool)) {
         return Vec::new();
     }
+    let Some(person) = Person::with_docker(programs) else { return Vec::new() };
     let has_image = !docker(&["images", "-q", "sluice/agent"]).is_empty();
-    let can_run = has_image || is_installed("mmdebstrap");
-    Person::with_docker(programs).into_iter().filter(|_| can_run).collect()
+    if has_image || is_installed("mmdebstrap") { vec![person] } else { Vec::new() }
 }
 
 async fn standin() -> Standin {
