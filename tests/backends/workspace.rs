@@ -16,8 +16,9 @@ fn project(person: &Person) {
     }
     let root = fs::metadata("/proc/self").unwrap();
     if std::os::unix::fs::MetadataExt::uid(&root) == 0 {
+        let (uid, gid) = person.owner();
         for path in ["", "a.txt", "secret.env", ".git", ".git/config"] {
-            chown(project.join(path), Some(1000), Some(1000)).unwrap();
+            chown(project.join(path), Some(uid), Some(gid)).unwrap();
         }
         // The way there: what is in a home of root's is for root alone.
         let home = project.parent().unwrap().to_owned();

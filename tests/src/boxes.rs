@@ -4,6 +4,8 @@
 //! The programs are static or they cannot run in an image; where the build is
 //! not, or where there is no engine, a test says so and ends.
 
+pub mod podman;
+
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::chown;
@@ -41,6 +43,8 @@ pub enum Place {
     Docker,
     /// No engine, with all that root may.
     Namespaces,
+    /// An engine without root, as somebody who is not root.
+    Podman,
     /// No engine, as somebody who is not root.
     Unprivileged,
 }
@@ -66,7 +70,8 @@ impl Person {
     /// Somebody on each backend that this machine has.
     pub fn everywhere(programs: Programs) -> Vec<Self> {
         let docker = Self::with_docker(programs);
-        docker.into_iter().chain(Self::with_namespaces(programs)).collect()
+        let podman = Self::with_podman(programs);
+        docker.into_iter().chain(podman).chain(Self::with_namespaces(programs)).collect()
     }
 
     /// Somebody on any Linux machine. As root, since only then every limit can be
@@ -112,6 +117,43 @@ impl Person {
         Some(Self { programs, home, backend: Place::Docker, variables: Vec::new() })
     }
 
+    /// Somebody who is not root and has Podman; nobody where there is none.
+    pub fn with_podman(programs: Programs) -> Option<Self> {
+        let user = podman::user()?;
+        if !is_static(programs.init) || podman::image().is_none() {
+            return None;
+        }
+        let home = TempDir::new().unwrap();
+        let project = home.path().join("project");
+        fs::create_dir(&project).unwrap();
+        user.give(&[home.path(), &project]);
+        Some(Self { programs, home, backend: Place::Podman, variables: Vec::new() })
+    }
+
+    /// Whom this person's project belongs to.
+    pub fn owner(&self) -> (u32, u32) {
+        match self.backend {
+            Place::Docker | Place::Namespaces if is_root() => (1000, 1000),
+            Place::Docker | Place::Namespaces => {
+                (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
+            }
+            Place::Podman => podman::user().map(|user| (user.uid, user.gid)).unwrap(),
+            Place::Unprivileged => (SOMEBODY, SOMEBODY),
+        }
+    }
+
+    /// Whether memory and processors can be limited there at all.
+    pub fn limits_memory(&self) -> bool {
+        match self.backend {
+            Place::Docker | Place::Namespaces => true,
+            Place::Podman => {
+                let controllers = ["info", "--format", "{{.Host.CgroupControllers}}"];
+                podman::user().unwrap().podman(&controllers).contains("memory")
+            }
+            Place::Unprivileged => false,
+        }
+    }
+
     /// Sets a variable for every `sluice`.
     pub fn set(&mut self, name: &str, value: &str) {
         self.variables.push((name.to_owned(), value.to_owned()));
@@ -133,6 +175,13 @@ impl Person {
                 subnet.replace(".0/24", ".1")
             }
             Place::Namespaces | Place::Unprivileged => "127.0.0.1".to_owned(),
+            // Through a process of this user's, so as this machine sees itself.
+            Place::Podman => {
+                let route = Command::new("ip").args(["-4", "route", "get", "192.0.2.1"]).output();
+                let route = String::from_utf8_lossy(&route.unwrap().stdout).into_owned();
+                let mut words = route.split_whitespace().skip_while(|word| *word != "src");
+                words.nth(1).unwrap().to_owned()
+            }
         }
     }
 
@@ -143,6 +192,13 @@ impl Person {
                 let label = format!("label=dev.sluice.run={run}");
                 let filter = ["--filter", label.as_str(), "-q"];
                 let list = |verb: &[&str]| docker(&[verb, filter.as_slice()].concat());
+                [list(&["ps", "-a"]), list(&["network", "ls"]), list(&["volume", "ls"])].concat()
+            }
+            Place::Podman => {
+                let label = format!("label=dev.sluice.run={run}");
+                let filter = ["--filter", label.as_str(), "-q"];
+                let user = podman::user().unwrap();
+                let list = |verb: &[&str]| user.podman(&[verb, filter.as_slice()].concat());
                 [list(&["ps", "-a"]), list(&["network", "ls"]), list(&["volume", "ls"])].concat()
             }
             Place::Namespaces | Place::Unprivileged => {
@@ -166,6 +222,11 @@ impl Person {
                 let label = format!("label=dev.sluice.run={run}");
                 docker(&["ps", "-q", "--filter", &label]).lines().count()
             }
+            Place::Podman => {
+                let label = format!("label=dev.sluice.run={run}");
+                let running = ["ps", "-q", "--filter", &label];
+                podman::user().unwrap().podman(&running).lines().count()
+            }
             Place::Namespaces | Place::Unprivileged => {
                 let folder = self.runtime().join(run);
                 let written = ["gateway.process", "launcher.process"]
@@ -182,6 +243,9 @@ impl Person {
     pub fn kill_sandbox(&self, run: &str) {
         match self.backend {
             Place::Docker => drop(docker(&["kill", &format!("sluice-{run}")])),
+            Place::Podman => {
+                podman::user().unwrap().podman(&["kill", &format!("sluice-{run}")]);
+            }
             Place::Namespaces | Place::Unprivileged => self.kill(run, "launcher.process"),
         }
     }
@@ -190,6 +254,9 @@ impl Person {
     pub fn kill_gateway(&self, run: &str) {
         match self.backend {
             Place::Docker => drop(docker(&["kill", &format!("sluice-{run}-gateway")])),
+            Place::Podman => {
+                podman::user().unwrap().podman(&["kill", &format!("sluice-{run}-gateway")]);
+            }
             Place::Namespaces | Place::Unprivileged => self.kill(run, "gateway.process"),
         }
     }
@@ -207,6 +274,7 @@ impl Person {
     /// Where runs keep what goes with them, for a person without a session.
     pub fn runtime(&self) -> PathBuf {
         let user = match self.backend {
+            Place::Podman => return podman::user().unwrap().runtime().join("sluice"),
             Place::Docker | Place::Namespaces => rustix::process::getuid().as_raw(),
             Place::Unprivileged => SOMEBODY,
         };
@@ -222,7 +290,8 @@ impl Person {
         if std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").unwrap()) != 0 {
             return;
         }
-        std::os::unix::fs::chown(self.project(), Some(1000), Some(1000)).unwrap();
+        let (uid, gid) = self.owner();
+        std::os::unix::fs::chown(self.project(), Some(uid), Some(gid)).unwrap();
         // The way there: what is in a home of root's is for root alone.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(self.home.path(), open).unwrap();
@@ -312,8 +381,16 @@ impl Person {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
+        let Programs { mut sluice, mut init, mut gateway, mut launch } = self.programs;
         let mut command = match self.backend {
-            Place::Docker | Place::Namespaces => Command::new(self.programs.sluice),
+            Place::Docker | Place::Namespaces => Command::new(sluice),
+            Place::Podman => {
+                let user = podman::user().unwrap();
+                for program in [&mut sluice, &mut init, &mut gateway, &mut launch] {
+                    *program = user.reach(program);
+                }
+                user.command(sluice)
+            }
             Place::Unprivileged => {
                 let somebody = SOMEBODY.to_string();
                 let mut command = Command::new("setpriv");
@@ -323,8 +400,14 @@ impl Person {
                 command
             }
         };
-        command.env_clear();
+        if self.backend != Place::Podman {
+            // There, a home of its own would be a store of its own.
+            command.env_clear().env("HOME", self.home.path());
+        }
         match self.backend {
+            Place::Podman => command
+                .env("SLUICE_BACKEND", "podman")
+                .env("SLUICE_IMAGE", podman::image().unwrap_or_default()),
             Place::Docker => command
                 .env("SLUICE_BACKEND", "docker")
                 .env("SLUICE_IMAGE", image().unwrap_or_default()),
@@ -336,17 +419,20 @@ impl Person {
             .args(arguments)
             .current_dir(self.project())
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", self.home.path())
             .env("XDG_STATE_HOME", self.home.path().join("state"))
             // Which engine, and where those who share it find each other.
             .envs(["DOCKER_HOST", "XDG_RUNTIME_DIR"].into_iter().filter_map(ours))
-            .env("SLUICE_INIT_PROGRAM", self.programs.init)
-            .env("SLUICE_GATEWAY_PROGRAM", self.programs.gateway)
-            .env("SLUICE_LAUNCH_PROGRAM", self.programs.launch)
+            .env("SLUICE_INIT_PROGRAM", init)
+            .env("SLUICE_GATEWAY_PROGRAM", gateway)
+            .env("SLUICE_LAUNCH_PROGRAM", launch)
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        if self.backend == Place::Podman {
+            // Podman's own state is in there, and that user's alone.
+            command.env("XDG_RUNTIME_DIR", podman::user().unwrap().runtime());
+        }
         command
     }
 

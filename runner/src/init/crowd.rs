@@ -23,8 +23,13 @@ pub(super) fn limit() -> Option<u64> {
     of_the_group().into_iter().chain(of_the_user()).min()
 }
 
-/// How often one was refused, as far as anybody knows.
+/// How often one was refused, as far as anybody knows. Where nobody counts, a
+/// crowd that came and went between two tries was not seen; one that is still
+/// there now is.
 pub(super) fn refused() -> u64 {
+    if !is_counted() && of_the_user().is_some() {
+        attempt();
+    }
     let tried = REFUSED.load(Ordering::Relaxed);
     if !is_counted() {
         return tried;
@@ -42,12 +47,16 @@ pub(super) fn watch() {
     thread::spawn(|| {
         loop {
             thread::sleep(BETWEEN);
-            let tried = thread::Builder::new().stack_size(LITTLE).spawn(|| {});
-            if tried.is_err_and(|err| err.kind() == ErrorKind::WouldBlock) {
-                REFUSED.fetch_add(1, Ordering::Relaxed);
-            }
+            attempt();
         }
     });
+}
+
+fn attempt() {
+    let tried = thread::Builder::new().stack_size(LITTLE).spawn(|| {});
+    if tried.is_err_and(|err| err.kind() == ErrorKind::WouldBlock) {
+        REFUSED.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Whether the control group's limit is the one that is met first. One that is
