@@ -21,6 +21,7 @@ use std::process::{Command, Stdio};
 
 use async_trait::async_trait;
 use bollard::query_parameters::InspectContainerOptions;
+use serde_json::Value;
 use tokio::task;
 
 use super::engine::labels::Names;
@@ -123,10 +124,10 @@ impl Backend for Podman {
 
     async fn used(&self, image: &str) -> Used {
         let found = self.libpod.get(&format!("/images/{image}/json")).await.unwrap_or_default();
-        let digests = found["RepoDigests"].as_array().into_iter().flatten();
+        let digests = found.get("RepoDigests").and_then(Value::as_array).into_iter().flatten();
         Used {
             engine: Some(format!("{NAME} {}", self.about.version())),
-            image_id: found["Id"].as_str().map(|id| format!("sha256:{id}")),
+            image_id: found.get("Id").and_then(Value::as_str).map(|id| format!("sha256:{id}")),
             image_digests: digests.filter_map(|one| Some(one.as_str()?.to_owned())).collect(),
         }
     }
