@@ -91,10 +91,16 @@ fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
             quota_millis(m).is_some_and(|millis| millis <= u64::from(most))
         }));
     }
-    findings.push(match &plan.network {
-        None => is("no network", "interfaces", "lo"),
-        Some(network) => is("one network", "interfaces", network.interfaces),
-    });
+    match &plan.network {
+        None => findings.push(is("no network", "interfaces", "lo")),
+        Some(network) => findings.extend([
+            is("one network", "interfaces", network.interfaces),
+            judged(facts, "nobody at the next hop", "next_hop", "none or silent", |m| {
+                m == "none" || m == "silent"
+            }),
+            is("names lead to the gateway", "names", "gateway"),
+        ]),
+    }
     // Nothing relies on it, so it is no reason to refuse; what there is is told.
     if let Some(wall) = facts.get("second_wall").filter(|wall| *wall != "unknown") {
         findings.push(Finding {
@@ -167,6 +173,8 @@ mod tests {
             ("cpu_quota", "200000 100000"),
             ("open_files", "16384"),
             ("interfaces", network),
+            ("names", "gateway"),
+            ("next_hop", "silent"),
         ];
         facts.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
     }

@@ -99,14 +99,6 @@ refused!(
     })
 );
 refused!(
-    privileged,
-    "no effective capabilities",
-    Lie::Sandbox(|wanted| {
-        host_config(wanted)["Privileged"] = json!(true);
-        wanted["User"] = json!("0:0");
-    })
-);
-refused!(
     with_a_writable_root,
     "the root is read-only",
     Lie::Sandbox(|wanted| {
@@ -161,5 +153,28 @@ refused!(
         host_config(wanted)["ExtraHosts"] = json!([]);
         wanted["NetworkingConfig"] = json!({});
         wanted["Hostname"] = json!("");
+    })
+);
+refused!(
+    on_a_network_where_the_host_has_an_address,
+    "nobody at the next hop",
+    Lie::Network(|wanted| {
+        let options = wanted["Options"].as_object_mut().unwrap();
+        options.retain(|name, _| name.ends_with("bridge.name"));
+    })
+);
+refused!(
+    on_a_network_that_is_not_internal,
+    "nobody at the next hop",
+    Lie::Network(|wanted| {
+        wanted["Internal"] = json!(false);
+        wanted["Options"] = json!({});
+    })
+);
+refused!(
+    with_the_hosts_name_servers,
+    "names lead to the gateway",
+    Lie::Sandbox(|wanted| {
+        host_config(wanted)["Dns"] = json!(["192.0.2.53"]);
     })
 );

@@ -77,9 +77,12 @@ fn relay(mut client: UnixStream, lie: Lie) -> io::Result<()> {
         client.read_exact(&mut more)?;
         rest.extend(more);
         let mut wanted: Value = serde_json::from_slice(&rest).unwrap();
-        let before = wanted.clone();
-        change(&mut wanted);
-        assert_ne!(wanted, before, "a lie that changes nothing");
+        // The gateways' own network is not a sandbox's.
+        if wanted["Name"] != "sluice-egress" {
+            let before = wanted.clone();
+            change(&mut wanted);
+            assert_ne!(wanted, before, "a lie that changes nothing");
+        }
         rest = serde_json::to_vec(&wanted).unwrap();
         lines.retain(|line| !line.to_ascii_lowercase().starts_with("content-length:"));
         lines.push(format!("Content-Length: {}", rest.len()));

@@ -69,8 +69,8 @@ pub(super) const ATTACKS: &[Attack] = &[
     attack("mknod-memory", "mknod the device of all memory", |_| {
         device(FileType::CharacterDevice, 1, 1)
     }),
-    attack("ptrace-init", "ptrace(PTRACE_ATTACH) process 1", |_| {
-        Verdict::unless_done(attempt(Call::PtraceAttach))
+    attack("ptrace-init", "ptrace(PTRACE_SEIZE) process 1", |_| {
+        Verdict::unless_done(attempt(Call::PtraceSeize))
     }),
     attack("read-init", "process_vm_readv from process 1", |_| {
         Verdict::unless_let_in(attempt(Call::ProcessVmRead))

@@ -156,10 +156,11 @@ fn every(_: &Targets) -> Verdict {
             .into();
     while let Some((folder, depth)) = folders.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let Ok(kind) = entry.file_type() else { continue };
-            if kind.is_dir() && depth < 5 {
+            // What is mounted there, not what it is mounted on.
+            let Ok(found) = fs::symlink_metadata(entry.path()) else { continue };
+            if found.is_dir() && depth < 5 {
                 folders.push((entry.path(), depth + 1));
-            } else if kind.is_socket() {
+            } else if found.file_type().is_socket() {
                 sockets.push(entry.path());
             }
         }

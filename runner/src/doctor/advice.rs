@@ -44,6 +44,13 @@ pub(super) fn on(what: &str) -> Option<&'static str> {
         }
         "no IPv6" => "IPv6 could not be turned off in the sandbox's network",
         "one network" | "no network" => "the engine attached the sandbox to a further network",
+        "nobody at the next hop" => {
+            "the engine gave the sandbox's network an address of this machine; it must know \
+             com.docker.network.bridge.inhibit_ipv4"
+        }
+        "names lead to the gateway" => {
+            "the engine asks other name servers than the gateway; names would leave this machine"
+        }
         "no engine socket" => "the image or the engine mounts an engine's socket",
         "the root is read-only" => "the engine made the image's file system writable",
         "open files are limited" => "the engine did not take the limit of open files",

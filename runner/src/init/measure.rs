@@ -5,7 +5,10 @@
 //! text; whether they suffice is judged outside, by the backend's probe.
 
 use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::net::{AddressFamily, SocketType};
@@ -13,6 +16,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::crowd;
 use super::wire::Report;
+use crate::inside::names;
 use crate::launch::SECOND_WALL;
 
 /// Everything measured before the command starts.
@@ -34,6 +38,8 @@ pub fn before() -> Vec<Report> {
         fact("interfaces", interfaces()),
         fact("default_route", default_route()),
         fact("ipv6", ipv6()),
+        fact("next_hop", next_hop()),
+        fact("names", names()),
         fact("name_servers", name_servers()),
         fact("open_files", open_files()),
         fact("af_packet", socket(AddressFamily::PACKET)),
@@ -144,6 +150,61 @@ fn default_route() -> String {
     let is_default = |line: &str| line.split_whitespace().nth(1) == Some("00000000");
     if table.lines().skip(1).any(is_default) { "present".into() } else { "none".into() }
 }
+
+/// Who is at the next hop of the default route: an engine may set one although
+/// nobody is there. A datagram that nobody waits for makes the kernel look for
+/// it, and its table of neighbours says whether it was found.
+fn next_hop() -> String {
+    let Ok(table) = fs::read_to_string("/proc/net/route") else { return String::new() };
+    let hop = table.lines().skip(1).find_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (to, hop) = (words.next()?, words.next()?);
+        (to == "00000000" && hop != "00000000").then(|| u32::from_str_radix(hop, 16).ok())?
+    });
+    let Some(hop) = hop.map(|hop| Ipv4Addr::from(hop.swap_bytes())) else { return "none".into() };
+    let sent = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
+        .and_then(|socket| socket.send_to(b"?", (hop, NOBODYS_PORT)));
+    if sent.is_ok() {
+        for _ in 0..6 {
+            thread::sleep(Duration::from_millis(5));
+            if is_a_neighbour(hop) {
+                return "answers".into();
+            }
+        }
+    }
+    "silent".into()
+}
+
+const NOBODYS_PORT: u16 = 9;
+
+fn is_a_neighbour(address: Ipv4Addr) -> bool {
+    let table = fs::read_to_string("/proc/net/arp").unwrap_or_default();
+    table.lines().skip(1).any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // The flag says that its hardware address is known.
+        matches!(words[..], [known, _, flags, ..]
+            if known.parse() == Ok(address)
+                && u8::from_str_radix(flags.trim_start_matches("0x"), 16)
+                    .is_ok_and(|flags| flags & 2 != 0))
+    })
+}
+
+/// Where a name leads that is asked of the server programs here ask. Not what
+/// the settings say: an engine's own resolver stands in between, and asks the
+/// host's when it is told nothing better.
+fn names() -> String {
+    let Some(gateway) = names::in_hosts(GATEWAY) else { return "there is no gateway".into() };
+    let Some(server) = names::servers().first().copied() else { return "nobody is asked".into() };
+    let ask = || names::ask(SocketAddr::new(server, 53), GATEWAY);
+    match ask().or_else(|_| ask()) {
+        Ok(found) if !found.is_empty() && found.iter().all(|at| gateway == *at) => "gateway".into(),
+        Ok(found) => format!("{found:?}"),
+        Err(err) => err.to_string(),
+    }
+}
+
+/// A name that may as well be asked of somebody else.
+const GATEWAY: &str = "gateway.sluice";
 
 /// Addresses beyond loopback; with them a bridge is a way to the host.
 fn ipv6() -> String {

@@ -45,8 +45,8 @@ pub enum Call {
     PerfEventOpen,
     /// Reads memory of process 1, at an address that nothing has.
     ProcessVmRead,
-    /// Attaches to process 1.
-    PtraceAttach,
+    /// Takes hold of process 1.
+    PtraceSeize,
     /// Without the numbers that make the kernel believe it.
     Reboot,
     RequestKey,
@@ -110,11 +110,8 @@ pub fn attempt(call: Call) -> io::Result<i64> {
             let (ours, theirs) = (ours.as_ptr() as u64, theirs.as_ptr() as u64);
             make(n::PROCESS_VM_READV, &[1, ours, 1, theirs, 1, 0])
         }
-        Call::PtraceAttach => {
-            let done = make(n::PTRACE, &[16, 1, 0, 0])?;
-            // Let it go again: this is to show, not to hold.
-            make(n::PTRACE, &[17, 1, 0, 0]).or(Ok(done))
-        }
+        // Seized, it goes on; and it is let go when we end.
+        Call::PtraceSeize => make(n::PTRACE, &[0x4206, 1, 0, 0]),
         Call::Reboot => make(n::REBOOT, &[0, 0, 0, 0]),
         Call::RequestKey => make(n::REQUEST_KEY, &[text(c"user"), text(c"sluice-attack"), 0, 0]),
         Call::SetTimeOfDay => make(n::SETTIMEOFDAY, &[0, 0]),

@@ -9,6 +9,7 @@
 mod audit;
 mod check;
 mod explain;
+mod health;
 mod help;
 mod init;
 mod lint;
