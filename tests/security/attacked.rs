@@ -6,7 +6,7 @@
 //! sandbox and succeeds there failed for the right reason.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, UdpSocket};
 use std::process::Command;
 use std::thread;
@@ -210,6 +210,8 @@ fn a_plain_container_reaches_the_host() {
     let udp = datagrams.local_addr().unwrap().port();
     thread::spawn(move || {
         for mut visitor in service.incoming().flatten() {
+            let mut asked = [0; 1024];
+            drop(visitor.read(&mut asked));
             drop(visitor.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nthe-token\n"));
         }
     });

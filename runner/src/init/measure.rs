@@ -195,13 +195,20 @@ fn is_a_neighbour(address: Ipv4Addr) -> bool {
 fn names() -> String {
     let Some(gateway) = names::in_hosts(GATEWAY) else { return "there is no gateway".into() };
     let Some(server) = names::servers().first().copied() else { return "nobody is asked".into() };
-    let ask = || names::ask(SocketAddr::new(server, 53), GATEWAY);
-    match ask().or_else(|_| ask()) {
+    let ask = || names::ask_within(SocketAddr::new(server, 53), GATEWAY, BETWEEN);
+    // An engine that starts many sandboxes at once answers none of them for a
+    // while; to refuse takes longer than to wait.
+    let patient = (1..TIMES_TO_ASK).fold(ask(), |found, _| found.or_else(|_| ask()));
+    match patient {
         Ok(found) if !found.is_empty() && found.iter().all(|at| gateway == *at) => "gateway".into(),
         Ok(found) => format!("{found:?}"),
         Err(err) => err.to_string(),
     }
 }
+
+const BETWEEN: Duration = Duration::from_millis(250);
+/// A quarter of a minute, together.
+const TIMES_TO_ASK: u32 = 60;
 
 /// A name that may as well be asked of somebody else.
 const GATEWAY: &str = "gateway.sluice";

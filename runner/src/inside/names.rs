@@ -49,12 +49,17 @@ pub fn servers() -> Vec<IpAddr> {
 
 /// Asks `server` for the IPv4 addresses of `name`.
 pub fn ask(server: SocketAddr, name: &str) -> io::Result<Vec<Ipv4Addr>> {
+    ask_within(server, name, Duration::from_secs(2))
+}
+
+/// The same, for an answer that comes within `patience`.
+pub fn ask_within(server: SocketAddr, name: &str, patience: Duration) -> io::Result<Vec<Ipv4Addr>> {
     let any: SocketAddr = match server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
     };
     let socket = UdpSocket::bind(any)?;
-    socket.set_read_timeout(Some(Duration::from_secs(2)))?;
+    socket.set_read_timeout(Some(patience))?;
     socket.send_to(&question(name), server)?;
     let mut answer = [0; 1500];
     let (length, _) = socket.recv_from(&mut answer)?;
