@@ -177,6 +177,9 @@ impl Show<'_> {
         let output = ourselves.command(words).output()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        // What Sluice itself asked before the command began is left out.
+        let own = |event: &Value| event.to_string().contains("gateway.sluice");
+        let lines = lines.filter(|event| !own(event));
         for event in lines.filter(|event| event.get("sluice.verdict").is_some()) {
             let field = |name: &str| event.get(name).and_then(Value::as_str).unwrap_or("-");
             let what = match event.get("http.request.method").and_then(Value::as_str) {

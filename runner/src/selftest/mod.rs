@@ -88,6 +88,7 @@ async fn score(
     say: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Scorecard> {
     let begun = Instant::now();
+    let first = RunId::now();
     let name = backend.name();
     let ourselves = Arc::new(Ourselves::new("selftest", name, image)?);
     let token = token();
@@ -118,7 +119,7 @@ async fn score(
     attempts.extend(bombs::all(&ourselves, &backend.abilities()).await?);
     attempts.push(neighbour.lived());
     drop(neighbour);
-    attempts.push(left_over(backend).await);
+    attempts.push(left_over(backend, &first).await);
     Ok(Scorecard::new(name, begun.elapsed().as_secs(), attempts))
 }
 
@@ -236,8 +237,8 @@ fn recorded(ran: &Ran) -> Attempt {
     Attempt::new("D11", "audit", "the audit log has what was refused", verdict)
 }
 
-/// Everything of ours on the backend that has no runner any more.
-async fn left_over(backend: &dyn Backend) -> Attempt {
+/// Everything that was made since `first` and has no runner any more.
+async fn left_over(backend: &dyn Backend, first: &RunId) -> Attempt {
     let runtime = place::runtime(&place::environment);
     let us = rustix::process::getuid().as_raw();
     let verdict = match backend.found().await {
@@ -245,7 +246,7 @@ async fn left_over(backend: &dyn Backend) -> Attempt {
         Ok(found) => {
             let left: Vec<_> = found
                 .iter()
-                .filter(|found| found.owner == us)
+                .filter(|found| found.owner == us && found.run >= *first)
                 .filter(|found| !crate::sweep::is_held(&runtime.join(found.run.as_str())))
                 .map(|found| found.resource.to_string())
                 .collect();

@@ -61,6 +61,9 @@ pub(super) fn order(
     }
 }
 
+/// Where our first process is, and its socket.
+const OURS: &str = "/run/sluice";
+
 /// The host's programs, and what they do not run without.
 fn host_programs(network: bool) -> Vec<Place> {
     let mut places = vec![bind("/usr", "/usr")];
@@ -161,6 +164,14 @@ fn given(plan: &Plan, inside: &Inside) -> Vec<Place> {
         let at = plan.workspace.target.to_owned();
         given.push((at.clone(), Place::Overlay { at, options: options.clone() }));
     }
+    // The rest of `/run` is the command's, and a folder of its own in place of
+    // ours would have programs of its own in place of ours. So ours is closed as
+    // soon as it has something to mount on.
+    for at in [within::INIT, within::SOCKET] {
+        let empty = Place::File { at: at.to_owned(), text: String::new() };
+        given.push((at.to_owned(), empty));
+    }
+    given.push((within::INIT.to_owned(), Place::ReadOnly { at: OURS.to_owned() }));
     for within::Bind { source, target, read_only } in within::binds(plan, inside) {
         let at = target.clone();
         let place = Place::Bind { at, source, read_only, device: false, optional: false };
