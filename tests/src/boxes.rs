@@ -130,6 +130,13 @@ impl Person {
         Some(Self { programs, home, backend: Place::Podman, variables: Vec::new() })
     }
 
+    /// Makes a path this person's, who may be somebody else than the test.
+    pub fn give(&self, path: &Path) {
+        if self.backend == Place::Podman {
+            podman::user().unwrap().give(&[path]);
+        }
+    }
+
     /// Whom this person's project belongs to.
     pub fn owner(&self) -> (u32, u32) {
         match self.backend {

@@ -8,6 +8,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -28,7 +29,11 @@ pub(super) fn limit() -> Option<u64> {
 /// there now is.
 pub(super) fn refused() -> u64 {
     if !is_counted() && of_the_user().is_some() {
-        attempt();
+        // The command has just left, and with it one of the places.
+        let (waiting, over) = mpsc::channel::<()>();
+        attempt(move || over.recv().unwrap_or_default());
+        attempt(|| {});
+        drop(waiting);
     }
     let tried = REFUSED.load(Ordering::Relaxed);
     if !is_counted() {
@@ -47,13 +52,13 @@ pub(super) fn watch() {
     thread::spawn(|| {
         loop {
             thread::sleep(BETWEEN);
-            attempt();
+            attempt(|| {});
         }
     });
 }
 
-fn attempt() {
-    let tried = thread::Builder::new().stack_size(LITTLE).spawn(|| {});
+fn attempt(what: impl FnOnce() + Send + 'static) {
+    let tried = thread::Builder::new().stack_size(LITTLE).spawn(what);
     if tried.is_err_and(|err| err.kind() == ErrorKind::WouldBlock) {
         REFUSED.fetch_add(1, Ordering::Relaxed);
     }
@@ -61,7 +66,7 @@ fn attempt() {
 
 /// Whether the control group's limit is the one that is met first. One that is
 /// wider was made for more than this sandbox.
-fn is_counted() -> bool {
+pub(super) fn is_counted() -> bool {
     of_the_group().is_some_and(|group| of_the_user().is_none_or(|user| group <= user))
 }
 

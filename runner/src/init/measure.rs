@@ -64,7 +64,7 @@ pub fn after(bounded: &[String]) -> Vec<Report> {
         fact("memory_peak", memory_peak()),
         fact("oom_kills", oom_kills()),
         fact("cpu_nanoseconds", cpu_nanoseconds()),
-        fact("pids_peak", first(cgroup("pids", "pids.peak", "pids.peak"))),
+        fact("pids_peak", pids_peak()),
         fact("pids_refused", crowd::refused().to_string()),
         fact("full", full(bounded)),
     ]
@@ -285,6 +285,13 @@ fn is_counted(limit: Option<u64>) -> bool {
 
 fn memory_limit() -> String {
     cgroup("memory", "memory.limit_in_bytes", "memory.max")
+}
+
+fn pids_peak() -> String {
+    if !crowd::is_counted() {
+        return String::new();
+    }
+    first(cgroup("pids", "pids.peak", "pids.peak"))
 }
 
 fn memory_peak() -> String {
