@@ -319,6 +319,9 @@ fn help_and_version_are_for_people() {
                   [env: SLUICE_GATEWAY_CONFIG=]
                   [default: /etc/sluice/gateway.yaml]
 
+              --set <NAME=VALUE>
+                  What `${NAME}` in the settings stands for
+
               --observe
                   Let pass what no rule names, and record it as `would_deny`. The policy must permit it
 
@@ -338,6 +341,11 @@ fn help_and_version_are_for_people() {
                   Check settings and policy, print what would run, and exit
 
                   [env: SLUICE_GATEWAY_CHECK=]
+
+              --health
+                  Ask the gateway of these settings whether it serves and can record, and exit
+
+                  [env: SLUICE_GATEWAY_HEALTH=]
 
               --log <FILTER>
                   What to log, such as `info` or `gateway=debug`

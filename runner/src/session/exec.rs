@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use clap::Args;
 use policies::Span;
-use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::{select, time};
 
 use super::call::{self, Begun, CallError, Ends};
@@ -208,6 +208,22 @@ struct Conduct {
     keep_stdout: bool,
 }
 
+/// Feeds a command, and says that there is no more for as long as it has not
+/// heard: a program that sets its terminal loses what was typed before.
+async fn feed_to_the_end(input: Flow) {
+    let terminal = input.terminal();
+    feed(Box::pin(input)).await;
+    let Some(mut terminal) = terminal else { return };
+    loop {
+        time::sleep(AGAIN).await;
+        if terminal.shutdown().await.is_err() {
+            return;
+        }
+    }
+}
+
+const AGAIN: Duration = Duration::from_millis(500);
+
 impl Conduct {
     /// Passes everything through until the command has ended.
     async fn through(
@@ -233,7 +249,7 @@ impl Conduct {
         let mut signals = Signals::listen();
         // As it was again when the command has ended.
         let _raw = if self.tty { terminal::Raw::enter().ok() } else { None };
-        let feeding = tokio::spawn(feed(Box::pin(input)));
+        let feeding = tokio::spawn(feed_to_the_end(input));
         let mut said = Box::pin(async move { hearing.end().await });
         let overdue = time::sleep(self.timeout + self.grace + LATER);
         tokio::pin!(overdue);

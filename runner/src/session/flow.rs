@@ -29,6 +29,11 @@ impl Flow {
         let both = Interest::READABLE | Interest::WRITABLE;
         Ok(Self { descriptor: Arc::new(waiting::on(descriptor, both)?), is_terminal })
     }
+
+    /// The same again, if it is a terminal. A pipe ends with its last owner.
+    pub(super) fn terminal(&self) -> Option<Self> {
+        self.is_terminal.then(|| self.clone())
+    }
 }
 
 impl AsyncRead for Flow {
