@@ -214,6 +214,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cancelled { signal } => write!(f, "cancelled by signal {signal}"),
+            Self::Denied { requests: 1 } => f.write_str("policy refused a request"),
             Self::Denied { requests } => write!(f, "policy refused {requests} requests"),
             Self::Disk { full, code } => {
                 write!(f, "disk: {full} is full; it ended with code {code}")

@@ -92,6 +92,8 @@ fn walls(
     passing::send(launcher, &said, &[]).map_err(failed("speak"))?;
     kernel::close_on_exec_from(3).map_err(failed("close what is open"))?;
 
+    kernel::heed_signals();
+
     // The very last: it refuses most of what was done above.
     filter::install(&filter).map_err(failed("filter system calls"))?;
     let environment = order.environment.iter().map(|(name, value)| (name, value));

@@ -40,6 +40,16 @@ pub(super) fn fork_into(namespaces: UnshareFlags) -> io::Result<Forked> {
     }
 }
 
+/// Forgets which signals whoever started us ignores: a program behind `nohup`,
+/// or in the background of a script, would never hear of control and C.
+pub(super) fn heed_signals() {
+    for number in 1..=libc::SIGRTMAX() {
+        // SAFETY: the default needs no code of ours. The two signals that cannot
+        // be set are refused, and stay as they are.
+        unsafe { libc::signal(number, libc::SIG_DFL) };
+    }
+}
+
 /// Moves this process into new namespaces of these kinds.
 pub(super) fn unshare(namespaces: UnshareFlags) -> io::Result<()> {
     // SAFETY: the one thread there is moves as a whole. No table of descriptors
