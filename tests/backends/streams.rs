@@ -1,5 +1,7 @@
 //! What goes in and comes out.
 
+use tests::boxes::Place;
+
 use crate::people;
 
 #[test]
@@ -67,5 +69,17 @@ fn what_was_printed_can_be_read_afterwards() {
             "{}",
             listed.stdout
         );
+    }
+}
+
+#[test]
+fn what_the_caller_ignores_is_heeded_inside() {
+    // An engine starts its containers itself, and ignores nothing.
+    for person in people().into_iter().filter(|person| person.backend() == Place::Namespaces) {
+        let script = "trap '' HUP INT QUIT TERM
+                      sluice run --mode none -- grep SigIgn /proc/self/status";
+        let output = person.typing(script).output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(printed.trim(), "SigIgn:\t0000000000000000", "{output:?}");
     }
 }

@@ -569,7 +569,10 @@ fn unpack() -> Option<String> {
 
 fn newest_run(home: &Path) -> Option<PathBuf> {
     let runs = fs::read_dir(home.join("state/sluice/runs")).ok()?;
-    runs.flatten().map(|entry| entry.path()).max()
+    // By time: the names of two runs of the same second say nothing of it.
+    runs.flatten()
+        .map(|entry| entry.path())
+        .max_by_key(|path| path.metadata().and_then(|found| found.modified()).ok())
 }
 
 fn is_root() -> bool {
