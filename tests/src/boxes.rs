@@ -4,6 +4,7 @@
 //! The programs are static or they cannot run in an image; where the build is
 //! not, or where there is no engine, a test says so and ends.
 
+mod images;
 pub mod podman;
 
 use std::fs;
@@ -18,6 +19,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::available::{is_installed, skip};
+pub use images::{image, unpacked};
 
 /// Where our programs are, as Cargo built them for this test.
 #[derive(Clone, Copy, Debug)]
@@ -513,58 +515,8 @@ pub fn docker(arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// The image of the tests: busybox, imported; nothing is pulled.
-pub fn image() -> Option<&'static str> {
-    static IMAGE: OnceLock<Option<String>> = OnceLock::new();
-    IMAGE.get_or_init(make_image).as_deref()
-}
-
-fn make_image() -> Option<String> {
-    let name = "sluice-test/busybox:2";
-    if !docker(&["images", "-q", name]).is_empty() {
-        return Some(name.to_owned());
-    }
-    if !is_installed("busybox") {
-        return None;
-    }
-    let script = format!(
-        "set -eu; cd \"$(mktemp -d)\"; mkdir bin etc tmp home
-         cp \"$(command -v busybox)\" bin/busybox
-         for name in $(bin/busybox --list); do [ $name = busybox ] || ln -s busybox bin/$name; done
-         tar c . | docker import - {name}; rm -rf \"$PWD\""
-    );
-    let made = Command::new("sh").args(["-c", &script]).output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    Some(name.to_owned())
-}
-
 fn ours(name: &str) -> Option<(&str, std::ffi::OsString)> {
     std::env::var_os(name).map(|value| (name, value))
-}
-
-/// The same as a directory, for sandboxes without an engine.
-pub fn unpacked() -> Option<&'static str> {
-    static IMAGE: OnceLock<Option<String>> = OnceLock::new();
-    IMAGE.get_or_init(unpack).as_deref()
-}
-
-fn unpack() -> Option<String> {
-    if !is_installed("busybox") {
-        skip("busybox");
-        return None;
-    }
-    let path = std::env::temp_dir().join("sluice-test-busybox-1");
-    let script = format!(
-        "set -eu; umask 022; [ ! -d {0} ] || exit 0
-         new=$(mktemp -d {0}.XXXXXX); chmod 755 \"$new\"; cd \"$new\"; mkdir bin etc tmp home
-         cp \"$(command -v busybox)\" bin/busybox
-         for name in $(bin/busybox --list); do [ $name = busybox ] || ln -s busybox bin/$name; done
-         mv -T \"$new\" {0} 2>/dev/null || rm -rf \"$new\"",
-        path.display()
-    );
-    let made = Command::new("sh").args(["-c", &script]).output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    Some(path.display().to_string())
 }
 
 fn newest_run(home: &Path) -> Option<PathBuf> {

@@ -127,7 +127,7 @@ const fn attack(
     tried: &'static str,
     attempt: fn(&Targets) -> Verdict,
 ) -> Attack {
-    Attack { id: "H1", name, tried, attempt }
+    super::attack("H1", name, tried, attempt)
 }
 
 /// A mount that worked is taken away again: the other attempts see it too.

@@ -10,7 +10,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use super::{Attack, Targets, Verdict};
+use super::{Attack, Targets, Verdict, attack};
 
 pub(super) const ATTACKS: &[Attack] = &[
     attack("H2", "sysrq", "open /proc/sysrq-trigger for writing", |_| {
@@ -79,15 +79,6 @@ pub(super) const ATTACKS: &[Attack] = &[
     attack("H4", "hard-links", "hard-link files of the host into /tmp", hard_links),
     attack("H4", "host-files", "read a file of the host by path, link, .. and /proc", host_files),
 ];
-
-const fn attack(
-    id: &'static str,
-    name: &'static str,
-    tried: &'static str,
-    attempt: fn(&Targets) -> Verdict,
-) -> Attack {
-    Attack { id, name, tried, attempt }
-}
 
 fn open_to_write(path: impl AsRef<Path>) -> io::Result<File> {
     // Neither made nor emptied, and a pipe does not make us wait.

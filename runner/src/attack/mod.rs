@@ -49,6 +49,16 @@ pub struct Attack {
     attempt: fn(&Targets) -> Verdict,
 }
 
+/// A line in a list of attacks.
+const fn attack(
+    id: &'static str,
+    name: &'static str,
+    tried: &'static str,
+    attempt: fn(&Targets) -> Verdict,
+) -> Attack {
+    Attack { id, name, tried, attempt }
+}
+
 /// Every attack that harms nobody, whatever comes of it.
 pub fn all() -> impl Iterator<Item = &'static Attack> {
     let lists = [calls::ATTACKS, files::ATTACKS, processes::ATTACKS, sockets::ATTACKS];

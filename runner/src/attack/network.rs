@@ -16,7 +16,7 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, ipproto};
 
 use super::listen::own_addresses;
-use super::{Attack, Targets, Verdict};
+use super::{Attack, Targets, Verdict, attack};
 use crate::inside::fetch::{self, Answer, Way, exchange, fetch};
 use crate::inside::names;
 
@@ -71,15 +71,6 @@ pub(super) const ATTACKS: &[Attack] = &[
     }),
     attack("D8", "route-changes", "the routing table and the interfaces", routes),
 ];
-
-const fn attack(
-    id: &'static str,
-    name: &'static str,
-    tried: &'static str,
-    attempt: fn(&Targets) -> Verdict,
-) -> Attack {
-    Attack { id, name, tried, attempt }
-}
 
 /// No attack: what shows that the others failed for the right reason.
 fn allowed(targets: &Targets) -> Verdict {

@@ -6,7 +6,7 @@ use std::{io, thread};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use super::{Attack, Targets, Verdict};
+use super::{Attack, Targets, Verdict, attack};
 
 pub(super) const ATTACKS: &[Attack] = &[
     attack("H1", "init-secrets", "read the memory and environment of process 1", init_secrets),
@@ -14,15 +14,6 @@ pub(super) const ATTACKS: &[Attack] = &[
     attack("H6", "kill-init", "kill, stop and end process 1", kill_init),
     attack("H6", "open-files", "open files without end", open_files),
 ];
-
-const fn attack(
-    id: &'static str,
-    name: &'static str,
-    tried: &'static str,
-    attempt: fn(&Targets) -> Verdict,
-) -> Attack {
-    Attack { id, name, tried, attempt }
-}
 
 fn init_secrets(_: &Targets) -> Verdict {
     let names = ["environ", "mem", "maps", "fd", "root", "cwd", "exe", "stack"];

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, Protocol, SocketType, ipproto, netlink, socket};
 
-use super::{Attack, Targets, Verdict};
+use super::{Attack, Targets, Verdict, attack};
 
 pub(super) const ATTACKS: &[Attack] = &[
     attack("H1", "af-vsock", "a socket to the hypervisor (AF_VSOCK)", |_| {
@@ -46,15 +46,6 @@ pub(super) const ATTACKS: &[Attack] = &[
     attack("H3", "abstract-sockets", "connect to abstract Unix sockets of the host", abstracts),
     attack("H3", "variables", "variables that lead to an agent or an engine", variables),
 ];
-
-const fn attack(
-    id: &'static str,
-    name: &'static str,
-    tried: &'static str,
-    attempt: fn(&Targets) -> Verdict,
-) -> Attack {
-    Attack { id, name, tried, attempt }
-}
 
 const TYPES: [SocketType; 4] =
     [SocketType::STREAM, SocketType::DGRAM, SocketType::RAW, SocketType::SEQPACKET];

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 
+use super::images::FILL;
 use crate::available::{is_installed, skip};
 
 /// Who uses Podman here.
@@ -136,9 +137,7 @@ pub fn image() -> Option<&'static str> {
 
 fn import(user: &User) -> bool {
     let script = format!(
-        "set -eu; cd \"$(mktemp -d)\"; mkdir bin etc tmp home
-         cp \"$(command -v busybox)\" bin/busybox
-         for name in $(bin/busybox --list); do [ $name = busybox ] || ln -s busybox bin/$name; done
+        "set -eu; cd \"$(mktemp -d)\"; {FILL}
          tar c . | podman import - {IMAGE}; rm -rf \"$PWD\""
     );
     let made = user.command("sh").args(["-c", &script]).output().unwrap();
