@@ -6,6 +6,7 @@
 
 mod images;
 pub mod podman;
+mod standing;
 
 use std::fs;
 use std::io::Write as _;
@@ -170,114 +171,6 @@ impl Person {
 
     pub fn backend(&self) -> Place {
         self.backend
-    }
-
-    /// Where this person's gateways see the machine they run on.
-    pub fn host(&self) -> String {
-        match self.backend {
-            Place::Docker => {
-                // The gateways' network is made with the first of them.
-                let policy = self.policy("version: 1\nnet: {enabled: true}\n");
-                assert_eq!(self.shell(&["--policy", &policy], "true").code, 0);
-                let format = "{{(index .IPAM.Config 0).Subnet}}";
-                let subnet = docker(&["network", "inspect", "sluice-egress", "--format", format]);
-                subnet.replace(".0/24", ".1")
-            }
-            Place::Namespaces | Place::Unprivileged => "127.0.0.1".to_owned(),
-            // Through a process of this user's, so as this machine sees itself.
-            Place::Podman => {
-                let route = Command::new("ip").args(["-4", "route", "get", "192.0.2.1"]).output();
-                let route = String::from_utf8_lossy(&route.unwrap().stdout).into_owned();
-                let mut words = route.split_whitespace().skip_while(|word| *word != "src");
-                words.nth(1).unwrap().to_owned()
-            }
-        }
-    }
-
-    /// Everything on the backend that bears a run's name.
-    pub fn left_of(&self, run: &str) -> String {
-        match self.backend {
-            Place::Docker => {
-                let label = format!("label=dev.sluice.run={run}");
-                let filter = ["--filter", label.as_str(), "-q"];
-                let list = |verb: &[&str]| docker(&[verb, filter.as_slice()].concat());
-                [list(&["ps", "-a"]), list(&["network", "ls"]), list(&["volume", "ls"])].concat()
-            }
-            Place::Podman => {
-                let label = format!("label=dev.sluice.run={run}");
-                let filter = ["--filter", label.as_str(), "-q"];
-                let user = podman::user().unwrap();
-                let list = |verb: &[&str]| user.podman(&[verb, filter.as_slice()].concat());
-                [list(&["ps", "-a"]), list(&["network", "ls"]), list(&["volume", "ls"])].concat()
-            }
-            Place::Namespaces | Place::Unprivileged => {
-                let name = format!("sluice-{run}");
-                let groups = Command::new("find").args(["/sys/fs/cgroup", "-name", &name]).output();
-                let groups = String::from_utf8_lossy(&groups.unwrap().stdout).into_owned();
-                let folder = self.runtime().join(run);
-                let folder =
-                    if folder.exists() { folder.display().to_string() } else { String::new() };
-                let alive = self.alive(run);
-                let alive = if alive > 0 { format!("{alive} processes") } else { String::new() };
-                [groups, folder, alive].concat()
-            }
-        }
-    }
-
-    /// How many of a run's gateway and sandbox are running.
-    pub fn alive(&self, run: &str) -> usize {
-        match self.backend {
-            Place::Docker => {
-                let label = format!("label=dev.sluice.run={run}");
-                docker(&["ps", "-q", "--filter", &label]).lines().count()
-            }
-            Place::Podman => {
-                let label = format!("label=dev.sluice.run={run}");
-                let running = ["ps", "-q", "--filter", &label];
-                podman::user().unwrap().podman(&running).lines().count()
-            }
-            Place::Namespaces | Place::Unprivileged => {
-                let folder = self.runtime().join(run);
-                let written = ["gateway.process", "launcher.process"]
-                    .map(|name| fs::read_to_string(folder.join(name)).unwrap_or_default());
-                let pids = written
-                    .iter()
-                    .filter_map(|text| serde_json::from_str::<Value>(text).ok()?["pid"].as_u64());
-                pids.filter(|pid| is_alive(*pid)).count()
-            }
-        }
-    }
-
-    /// Kills a run's sandbox from outside.
-    pub fn kill_sandbox(&self, run: &str) {
-        match self.backend {
-            Place::Docker => drop(docker(&["kill", &format!("sluice-{run}")])),
-            Place::Podman => {
-                podman::user().unwrap().podman(&["kill", &format!("sluice-{run}")]);
-            }
-            Place::Namespaces | Place::Unprivileged => self.kill(run, "launcher.process"),
-        }
-    }
-
-    /// Kills a run's gateway from outside.
-    pub fn kill_gateway(&self, run: &str) {
-        match self.backend {
-            Place::Docker => drop(docker(&["kill", &format!("sluice-{run}-gateway")])),
-            Place::Podman => {
-                podman::user().unwrap().podman(&["kill", &format!("sluice-{run}-gateway")]);
-            }
-            Place::Namespaces | Place::Unprivileged => self.kill(run, "gateway.process"),
-        }
-    }
-
-    /// Kills the process that a run remembers under this name, and waits until
-    /// all of it is closed.
-    fn kill(&self, run: &str, name: &str) {
-        let text = fs::read_to_string(self.runtime().join(run).join(name)).unwrap();
-        let pid = serde_json::from_str::<Value>(&text).unwrap()["pid"].as_u64().unwrap();
-        let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
-        assert!(killed.unwrap().success());
-        wait_for("its end", || (!is_alive(pid)).then_some(()));
     }
 
     /// Where runs keep what goes with them, for a person without a session.
@@ -529,12 +422,6 @@ fn newest_run(home: &Path) -> Option<PathBuf> {
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
-}
-
-/// One that only waits to be reaped is not.
-fn is_alive(pid: u64) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
 /// A user that needs no name.
