@@ -4,9 +4,11 @@
 //! The first line says where it is: its own addresses, and its gateway's. Every
 //! later one is a visitor, which there must not be.
 
-use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
 
 use crate::inside::names;
 
@@ -27,10 +29,22 @@ pub(super) fn main(arguments: &[String]) -> ExitCode {
     println!("listening {} gateway {gateway}", here.join(","));
     for visitor in listener.incoming().flatten() {
         println!("visited by {:?}", visitor.peer_addr());
-        let mut visitor = visitor;
-        drop(write!(visitor, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{token}\n"));
+        let token = token.clone();
+        thread::spawn(move || tell(visitor, &token));
     }
     ExitCode::SUCCESS
+}
+
+/// Tells a visitor the token, which proves that they were here. They are heard
+/// first and answered in one piece: a connection closed over something unread is
+/// reset, and what was not yet sent is lost.
+pub fn tell(mut visitor: TcpStream, token: &str) {
+    drop(visitor.set_read_timeout(Some(Duration::from_secs(2))));
+    let mut asked = [0; 1024];
+    drop(visitor.read(&mut asked));
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n", token.len() + 1);
+    let answer = format!("{head}Connection: close\r\n\r\n{token}\n");
+    drop(visitor.write_all(answer.as_bytes()));
 }
 
 /// Every local IPv4 address beyond loopback, as the kernel's table has them.

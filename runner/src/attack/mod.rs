@@ -34,7 +34,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use listen::own_addresses;
+pub use listen::{own_addresses, tell};
 pub use targets::Targets;
 pub use verdict::{Attempt, Outcome, Verdict};
 

@@ -123,7 +123,8 @@ pub fn connect(at: SocketAddr) -> io::Result<TcpStream> {
 
 /// Asks a proxy for a tunnel; anything but 200 is its answer.
 pub fn open_tunnel(stream: &mut TcpStream, wanted: &str) -> io::Result<Answer> {
-    write!(stream, "CONNECT {wanted} HTTP/1.1\r\nHost: {wanted}\r\n\r\n")?;
+    let request = format!("CONNECT {wanted} HTTP/1.1\r\nHost: {wanted}\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
     // Byte by byte: what follows the head is not ours to read.
     let mut head = Vec::new();
     let mut byte = [0];
@@ -148,12 +149,13 @@ pub fn exchange(
     authority: &str,
     asked: &str,
 ) -> io::Result<Answer> {
-    write!(
-        stream,
+    // In one piece: whoever answers the first and hangs up resets the rest. And
+    // whoever answered has been reached, even if it did not hear us out.
+    let request = format!(
         "GET {asked} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: sluice\r\n\
          Accept: */*\r\nConnection: close\r\n\r\n"
-    )?;
-    stream.flush()?;
+    );
+    let sent = stream.write_all(request.as_bytes()).and_then(|()| stream.flush());
     let mut bytes = Vec::new();
     let read = stream.take(LONGEST_BODY).read_to_end(&mut bytes);
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -164,8 +166,10 @@ pub fn exchange(
             let body = if chunked { unchunked(body) } else { body.to_owned() };
             Ok(Answer { status, body })
         }
-        (None, Err(err)) => Err(err),
-        (None, Ok(_)) => Err(wrong("the connection was closed without an answer")),
+        (None, read) => {
+            sent.and(read)?;
+            Err(wrong("the connection was closed without an answer"))
+        }
     }
 }
 
@@ -276,6 +280,51 @@ mod tests {
             Some((false, "2001:db8::1".into(), 81, "/x".into()))
         );
         assert_eq!(parts("ftp://a"), None);
+    }
+
+    /// Hears the first piece, answers, and hangs up.
+    struct Hasty {
+        heard: Option<Vec<u8>>,
+        answer: &'static [u8],
+    }
+
+    impl Write for Hasty {
+        fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+            if self.heard.is_some() {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            self.heard = Some(piece.to_vec());
+            Ok(piece.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    impl Read for Hasty {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            match self.answer.read(into)? {
+                0 => Err(io::ErrorKind::ConnectionReset.into()),
+                length => Ok(length),
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_answers_and_hangs_up_has_answered() {
+        let answer = b"HTTP/1.1 200 OK\r\n\r\nthe token";
+        let mut hasty = Hasty { heard: None, answer };
+        let answer = exchange(&mut hasty, "a.example", "/").unwrap();
+        assert_eq!((answer.status, answer.body.as_str()), (200, "the token"));
+        assert!(hasty.heard.unwrap().ends_with(b"\r\n\r\n"), "it heard the request whole");
+    }
+
+    #[test]
+    fn whoever_hangs_up_without_an_answer_has_not() {
+        let mut hasty = Hasty { heard: None, answer: b"" };
+        let failed = exchange(&mut hasty, "a.example", "/").err().map(|err| err.kind());
+        assert_eq!(failed, Some(io::ErrorKind::BrokenPipe));
     }
 
     #[test]

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
 
+use crate::attack;
 use crate::inside::fetch;
 
 /// All of them, listening until the process ends.
@@ -109,18 +109,10 @@ fn tcp(
             let from = visitor.peer_addr().map(|from| from.to_string()).unwrap_or_default();
             heard.visit(format!("TCP on {name} from {from}"));
             let token = token.clone();
-            thread::spawn(move || answer(visitor, &token));
+            thread::spawn(move || attack::tell(visitor, &token));
         }
     });
     Ok(address)
-}
-
-fn answer(mut visitor: std::net::TcpStream, token: &str) {
-    drop(visitor.set_read_timeout(Some(Duration::from_secs(2))));
-    let mut asked = [0; 1024];
-    drop(visitor.read(&mut asked));
-    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n", token.len() + 1);
-    drop(write!(visitor, "{head}Connection: close\r\n\r\n{token}\n"));
 }
 
 fn udp(token: &str, heard: &Arc<Heard>) -> io::Result<SocketAddr> {
@@ -152,5 +144,5 @@ fn unix(name: &str, token: &str, heard: &Arc<Heard>) -> io::Result<()> {
 /// Every IPv4 address of this machine but loopback, as the kernel's table of
 /// routes has them.
 pub(super) fn own_addresses() -> Vec<IpAddr> {
-    crate::attack::own_addresses()
+    attack::own_addresses()
 }
