@@ -5,7 +5,7 @@
 //! secret on a host it is not meant for. A rule with a mistake is reported and
 //! left out, and the rest is still checked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::capability::Registries;
@@ -86,8 +86,12 @@ pub(crate) fn compile(
         (List::Of(Verdict::Allow), &net.allow),
         (List::Passthrough, &net.passthrough),
     ];
+    // Each name's rule, by its number. Looking through them all for every name would
+    // make a long policy slow to read.
+    let mut named = HashMap::new();
     for (list, written) in lists {
-        compile_list(list, written, &context, &mut layer.rules, &mut layer.notes, problems);
+        let (rules, notes) = (&mut layer.rules, &mut layer.notes);
+        compile_list(list, written, &context, &mut named, rules, notes, problems);
     }
     for Item { at, index, value, .. } in layer.document.tests.iter().filter(|test| test.whole) {
         match Asked::parse(value) {
@@ -110,6 +114,7 @@ fn compile_list(
     list: List,
     written: &[Item<WrittenRule>],
     context: &Context<'_>,
+    named: &mut HashMap<Arc<str>, usize>,
     rules: &mut Vec<Rule>,
     notes: &mut Vec<Note>,
     problems: &mut Problems,
@@ -120,7 +125,8 @@ fn compile_list(
         let place = format!("net.{}[{index}]", list.field());
         match context.rule(list, &place, *at, value) {
             Ok((rule, note)) => {
-                if let Some(first) = rules.iter().find(|known| known.id == rule.id) {
+                let first = *named.entry(Arc::clone(&rule.id)).or_insert(rules.len());
+                if let Some(first) = rules.get(first) {
                     let line = first.written_at.line;
                     let message =
                         format!("`{}` names two rules; the first is on line {line}", rule.id);

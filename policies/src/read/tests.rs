@@ -38,6 +38,28 @@ fn rules_are_named_after_where_they_stand() {
 }
 
 #[test]
+fn a_name_given_twice_is_told_at_every_rule_but_the_first() {
+    check(
+        "version: 1
+net:
+  deny: [{name: wiki, host: a.example}]
+  allow:
+    - {name: wiki, host: b.example}
+    - c.example
+    - {name: wiki, host: d.example}
+",
+        &NoFiles,
+        expect![[r#"
+            p:5:7: net.allow[0]: `wiki` names two rules; the first is on line 3
+              5 |     - {name: wiki, host: b.example}
+                |       ^
+            p:7:7: net.allow[2]: `wiki` names two rules; the first is on line 3
+              7 |     - {name: wiki, host: d.example}
+                |       ^"#]],
+    );
+}
+
+#[test]
 fn a_circle_is_named_in_full() {
     let files = Files(vec![
         ("./a.yaml", "version: 1\nextends: [./b.yaml]\n".to_owned()),
