@@ -5,14 +5,18 @@
 //! wait until their line is safe. `handed_over` is what a request's own task
 //! pays. Throughput includes waiting for the last line to be in the file.
 
+#[path = "written/begin.rs"]
+mod begin;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use audit::{
     Client, Decision, Destination, Entry, Http, Log, Operator, Options, Outcome, Request, Sync,
-    Text, Unavailable, Verdict, WayIn,
+    Text, Verdict, WayIn,
 };
+use begin::begin;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use tempfile::TempDir;
@@ -94,17 +98,6 @@ fn open(policy: Policy) -> (Log, TempDir, Runtime) {
     let runtime =
         Builder::new_multi_thread().worker_threads(2).build().expect("a runtime can be made");
     (log, dir, runtime)
-}
-
-/// As a gateway under load does: it waits for a place.
-fn begin(log: &Log) -> Entry<Request> {
-    loop {
-        match log.begin(Request::default()) {
-            Ok(entry) => return entry,
-            Err(Unavailable::Full { .. }) => std::thread::yield_now(),
-            Err(why) => panic!("{why}"),
-        }
-    }
 }
 
 fn fill_in(mut entry: Entry<Request>, n: u64) -> Entry<Request> {

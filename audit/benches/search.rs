@@ -3,15 +3,14 @@
 //! The log is written once per process, in segments, about half a gigabyte beside
 //! the build. Each question reads all of it.
 
+mod written;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::LazyLock;
 
 use audit::search::{Query, search};
-use audit::{
-    Decision, Destination, Http, Kind, Log, Options, Outcome, Request, Sync, Text, Unavailable,
-    Verdict, verify,
-};
+use audit::{Kind, verify};
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use tempfile::TempDir;
@@ -67,34 +66,6 @@ static LOG: LazyLock<TempDir> = LazyLock::new(|| {
         .permissions(private)
         .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
         .expect("the target directory can be written");
-    let options = Options { sync: Sync::Never, ..Options::new("run-7f3a") };
-    let (log, _) = Log::open(dir.path(), options).expect("a new log can be opened");
-    for n in 0..EVENTS {
-        let mut entry = loop {
-            match log.begin(Request::default()) {
-                Ok(entry) => break entry,
-                Err(Unavailable::Full { .. }) => std::thread::yield_now(),
-                Err(why) => panic!("{why}"),
-            }
-        };
-        let refused = n % 10 == 0;
-        entry.destination = Destination::new(format!("host-{}.example", n % 1000), 443);
-        entry.http = Http {
-            method: Some(Text::constant("GET")),
-            scheme: Some(Text::constant("https")),
-            path: Some(format_args!("/repos/acme/widgets/issues/{n}").into()),
-            status: Some(if refused { 403 } else { 200 }),
-            ..Http::default()
-        };
-        entry.decision = Decision {
-            verdict: Some(if refused { Verdict::Deny } else { Verdict::Allow }),
-            rule: Some(Text::constant("allow[1]")),
-            reason: Some(Text::constant("rule")),
-            policy: Some(Text::constant("9f86d081884c7d65")),
-            ..Decision::default()
-        };
-        entry.close(if refused { Outcome::Refused } else { Outcome::Relayed });
-    }
-    log.close_blocking().expect("the disk has room");
+    written::log(dir.path(), EVENTS);
     dir
 });

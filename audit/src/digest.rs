@@ -47,6 +47,19 @@ impl Digest {
     }
 }
 
+impl Digest {
+    /// Every line of a log has one, so it is spelled without the formatter.
+    fn written<T>(&self, take: impl FnOnce(&str) -> T) -> T {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut hex = [0; 64];
+        for (pair, byte) in hex.as_chunks_mut::<2>().0.iter_mut().zip(self.0) {
+            let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or(b'?');
+            *pair = [digit(byte >> 4), digit(byte & 15)];
+        }
+        take(str::from_utf8(&hex).unwrap_or_default())
+    }
+}
+
 impl From<Sha256> for Digest {
     /// The digest of everything the hasher was given.
     fn from(hasher: Sha256) -> Self {
@@ -56,7 +69,7 @@ impl From<Sha256> for Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        self.written(|hex| f.write_str(hex))
     }
 }
 
@@ -98,7 +111,7 @@ fn nibble(digit: u8) -> Result<u8, NotADigest> {
 
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        self.written(|hex| serializer.serialize_str(hex))
     }
 }
 

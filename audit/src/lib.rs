@@ -51,6 +51,7 @@ pub mod chain;
 mod digest;
 pub mod event;
 pub mod export;
+mod id;
 mod key;
 pub mod line;
 mod lines;

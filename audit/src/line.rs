@@ -107,7 +107,9 @@ fn put<W: ?Sized + Write>(character: char, writer: &mut W) -> io::Result<()> {
 }
 
 pub(crate) fn is_printable(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| matches!(byte, b' '..=b'~'))
+    // By the block: a loop that may stop at any byte looks at them one by one.
+    let all = |block: &[u8]| block.iter().fold(true, |all, byte| all & matches!(byte, b' '..=b'~'));
+    bytes.chunks(32).all(all)
 }
 
 #[cfg(test)]

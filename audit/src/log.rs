@@ -33,6 +33,7 @@ use uuid::Uuid;
 
 use crate::chain::Head;
 use crate::event::{Facts, Note, Recovered, Run, What};
+use crate::id;
 use message::{Message, Record};
 use shared::Shared;
 use writer::Writer;
@@ -150,7 +151,7 @@ impl Log {
     /// Does not wait for the disk.
     pub fn record(&self, note: impl Into<Note>) -> Result<Uuid, Unavailable> {
         self.inner.shared.take_places(1)?;
-        let id = Uuid::now_v7();
+        let id = id::new();
         self.submit(id, note.into().into_what(), 1, None);
         Ok(id)
     }
@@ -159,7 +160,7 @@ impl Log {
     /// [`Sync`] policy makes it: for what must not happen unrecorded.
     pub async fn record_safely(&self, note: impl Into<Note>) -> Result<Uuid, Unavailable> {
         self.inner.shared.take_places(1)?;
-        let id = Uuid::now_v7();
+        let id = id::new();
         let (written, answer) = oneshot::channel();
         self.submit(id, note.into().into_what(), 1, Some(written));
         self.answered(answer.await)?;
@@ -192,6 +193,7 @@ impl Log {
     fn send_close(&self, done: oneshot::Sender<Result<Head, Unavailable>>) {
         self.inner.shared.take_no_more();
         self.inner.send(Message::Close(done));
+        self.inner.hurry();
     }
 
     /// Hands a record to the writer. The caller has its places.
@@ -203,8 +205,12 @@ impl Log {
         written: Option<oneshot::Sender<Result<(), Unavailable>>>,
     ) {
         let time = self.inner.shared.submitted();
+        let waits = written.is_some();
         let record = Record { id, time, run: self.run.clone(), what, places, written };
         self.inner.send(Message::Record(Box::new(record)));
+        if waits {
+            self.inner.hurry();
+        }
     }
 
     /// A writer that is gone gives no answer; the reason is known all the same.
@@ -222,6 +228,15 @@ impl Inner {
             // It fails only when the writer is gone. Then the record counts as
             // handed over and never written, which is what `health` reports.
             drop(sender.send(message));
+        }
+    }
+}
+
+impl Inner {
+    /// Somebody waits: a writer that gathers records goes on at once.
+    fn hurry(&self) {
+        if let Some(writer) = &self.writer {
+            writer.thread().unpark();
         }
     }
 }

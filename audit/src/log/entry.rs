@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::unavailable::Unavailable;
 use super::{Log, PLACES_PER_ENTRY};
 use crate::event::{Facts, Outcome, What};
+use crate::id;
 
 /// An entry of the log that has begun and must end.
 ///
@@ -49,7 +50,7 @@ impl<F: Facts> Entry<F> {
     pub(super) fn new(log: Log, facts: F) -> Self {
         Self {
             log,
-            id: Uuid::now_v7(),
+            id: id::new(),
             begun: Instant::now(),
             opening: Opening::Reserved,
             facts: Some(Box::new(facts)),

@@ -29,6 +29,7 @@ use super::unavailable::{Step, Unavailable};
 use crate::chain::Head;
 use crate::digest::Digest;
 use crate::event::{Event, FORMAT, LogClosed, LogStarted, Run, SegmentStarted, What};
+use crate::id;
 use crate::line;
 use crate::time::Time;
 
@@ -37,7 +38,7 @@ const BATCH_LINES: usize = 1024;
 const BATCH_BYTES: usize = 1024 * 1024;
 
 /// How long records that nobody waits for are gathered, under [`Sync::Awaited`].
-const LINGER: Duration = Duration::from_millis(1);
+const LINGER: Duration = Duration::from_millis(4);
 
 pub(super) struct Writer<S> {
     sink: S,
@@ -151,7 +152,8 @@ impl<S: Sink> Writer<S> {
             if matches!(self.sync, Sync::Awaited(_)) && self.nobody_waits() {
                 // A busy gateway closes a record every hundred microseconds. To be
                 // woken for each costs more than to write it.
-                thread::sleep(LINGER);
+                // Whoever comes to wait ends it.
+                thread::park_timeout(LINGER);
                 self.take_queued();
             }
             self.write_batch()?;
@@ -198,7 +200,7 @@ impl<S: Sink> Writer<S> {
     }
 
     fn append_upkeep(&mut self, what: What) {
-        self.append(Uuid::now_v7(), self.shared.now(), self.run.clone(), what);
+        self.append(id::new(), self.shared.now(), self.run.clone(), what);
     }
 
     /// Gives a line its place in the chain.

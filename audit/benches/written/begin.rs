@@ -1,0 +1,14 @@
+//! The beginning of an entry, for whoever writes as fast as it can.
+
+use audit::{Entry, Log, Request, Unavailable};
+
+/// As a gateway under load does: it waits for a place.
+pub(crate) fn begin(log: &Log) -> Entry<Request> {
+    loop {
+        match log.begin(Request::default()) {
+            Ok(entry) => return entry,
+            Err(Unavailable::Full { .. }) => std::thread::yield_now(),
+            Err(why) => panic!("{why}"),
+        }
+    }
+}
