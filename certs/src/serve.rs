@@ -21,9 +21,9 @@ use rustls::version::{TLS12, TLS13};
 use crate::authority::Authority;
 use crate::cache::Leaves;
 use crate::mint::{Mint, MintError};
-use crate::provider;
 use crate::subject::Subject;
 use crate::tickets::HostTickets;
+use crate::{has_aes, provider};
 
 /// What is negotiated above TLS.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -123,6 +123,8 @@ fn template(provider: Arc<CryptoProvider>) -> Result<ServerConfig, MintError> {
     // evict. One per handshake keeps a client resuming; a second is only bytes.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 1;
+    // The client is on this machine, so what is fast for us is fast for it.
+    config.ignore_client_order = has_aes();
     Ok(config)
 }
 

@@ -33,6 +33,7 @@ mod signals;
 mod terminate;
 #[cfg(test)]
 mod testing;
+mod workers;
 mod write_batch;
 
 pub use admit::HostPermit;
@@ -42,3 +43,4 @@ pub use gateway::Gateway;
 pub use listen::Inherited;
 pub use server::{Drained, Server, StartError};
 pub use signals::{Signals, Told};
+pub use workers::processors;

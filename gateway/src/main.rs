@@ -16,13 +16,15 @@ use clap::builder::FalseyValueParser;
 use clap::{Parser, ValueEnum};
 use gateway::config::{self, Config, ConfigError, Given};
 use gateway::control::{Client, ClientError};
-use gateway::{Drained, Inherited, Server, Signals, StartError, Told, check};
-use tokio::runtime::Runtime;
+use gateway::{Drained, Inherited, Server, Signals, StartError, Told, check, processors};
+use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::time;
 use tracing::info;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// The one way out of a sandbox.
 ///
@@ -86,8 +88,8 @@ enum Failure {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Control(#[from] ClientError),
-    #[error("`{written}` is not a log filter: {source}")]
-    Log { written: String, source: ParseError },
+    #[error("`{written}` is not a log filter: {why}")]
+    Log { written: String, why: ParseError },
     #[error("the gateway is not ready: {why}")]
     NotReady { why: String },
     #[error("cannot start the runtime")]
@@ -113,11 +115,13 @@ fn run(args: &Args, inherited: Inherited) -> Result<(), Failure> {
     log_to_stderr(args)?;
     let mut config = config::load_with(&args.config, &args.given)?;
     config.observe |= args.observe;
+    config.workers = processors();
     if args.check {
         println!("{}", check(&config)?);
         return Ok(());
     }
-    let runtime = Runtime::new().map_err(Failure::Runtime)?;
+    // The first of the workers; the server starts the others.
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
     if args.health {
         return runtime.block_on(health(&config));
     }
@@ -197,17 +201,15 @@ const A_LOOK: Duration = Duration::from_secs(10);
 const A_MOMENT: Duration = Duration::from_millis(1);
 
 fn log_to_stderr(args: &Args) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&args.log)
-        .map_err(|source| Failure::Log { written: args.log.clone(), source })?;
+    let filter: Targets =
+        args.log.parse().map_err(|why| Failure::Log { written: args.log.clone(), why })?;
     let colours =
         io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(colours)
-        .with_writer(io::stderr);
+    let lines = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(io::stderr);
+    let log = tracing_subscriber::registry().with(filter);
     match args.log_format {
-        LogFormat::Json => log.json().flatten_event(true).init(),
-        LogFormat::Text => log.with_target(false).init(),
+        LogFormat::Json => log.with(lines.json().flatten_event(true)).init(),
+        LogFormat::Text => log.with(lines.with_target(false)).init(),
     }
     Ok(())
 }

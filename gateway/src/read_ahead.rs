@@ -5,35 +5,34 @@
 //! full: a connection that is idle, or says little, holds no buffer.
 
 use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
 /// A socket with a buffer that comes and goes.
 #[derive(Debug)]
 pub(crate) struct ReadAhead<S> {
     socket: S,
-    /// What was read ahead, from `at` to `end`.
+    /// What was read ahead; up to `at` it is handed out.
     buffer: Vec<u8>,
     at: usize,
-    end: usize,
     /// The last read was full, so there is probably more.
     hot: bool,
 }
 
 impl<S> ReadAhead<S> {
     pub(crate) fn new(socket: S) -> Self {
-        Self { socket, buffer: Vec::new(), at: 0, end: 0, hot: false }
+        Self { socket, buffer: Vec::new(), at: 0, hot: false }
     }
 
     fn hand_out(&mut self, out: &mut ReadBuf<'_>) {
-        let ahead = self.buffer.get(self.at..self.end).unwrap_or_default();
+        let ahead = self.buffer.get(self.at..).unwrap_or_default();
         let part = ahead.get(..out.remaining()).unwrap_or(ahead);
         out.put_slice(part);
         self.at += part.len();
-        if self.at == self.end && !self.hot {
-            self.buffer = Vec::new();
+        if self.at == self.buffer.len() && !self.hot {
+            (self.buffer, self.at) = (Vec::new(), 0);
         }
     }
 }
@@ -45,7 +44,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for ReadAhead<S> {
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.at < this.end {
+        if this.at < this.buffer.len() {
             this.hand_out(out);
             return Poll::Ready(Ok(()));
         }
@@ -55,16 +54,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for ReadAhead<S> {
             this.hot = room >= WORTH_IT && out.filled().len() - before == room;
             return Poll::Ready(Ok(()));
         }
-        this.buffer.resize(AHEAD, 0);
-        let mut ahead = ReadBuf::new(&mut this.buffer);
-        let read = Pin::new(&mut this.socket).poll_read(cx, &mut ahead);
-        let end = ahead.filled().len();
-        this.hot = end >= WORTH_IT;
+        this.at = 0;
+        this.buffer.clear();
+        this.buffer.reserve_exact(AHEAD);
+        // Into memory that nobody has to clear first.
+        let read = pin!(this.socket.read_buf(&mut this.buffer)).poll(cx);
         if read.is_pending() {
             this.buffer = Vec::new();
         }
-        ready!(read)?;
-        (this.at, this.end) = (0, end);
+        this.hot = ready!(read)? >= WORTH_IT;
         this.hand_out(out);
         Poll::Ready(Ok(()))
     }
@@ -101,7 +99,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ReadAhead<S> {
 }
 
 /// Four TLS records.
-const AHEAD: usize = 64 << 10;
+const AHEAD: usize = 4 * ((16 << 10) + 256);
 /// A read that brings less is not followed by more soon enough to be worth a
 /// buffer.
 const WORTH_IT: usize = 4096;
@@ -110,7 +108,7 @@ const WORTH_IT: usize = 4096;
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::io::AsyncWriteExt as _;
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]

@@ -31,6 +31,7 @@ use crate::open_files;
 use crate::phase::{Phase, reached};
 use crate::policy_file::{PolicyError, PolicyFile, ReadPolicy};
 use crate::selfcheck::{self, Unsafe};
+use crate::workers::{self, Workers};
 
 /// Why a gateway does not start. Nothing is served then.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +68,8 @@ pub struct Server {
     listening: Vec<Listening>,
     /// Accepts connections; ends with the drain.
     accepting: task::JoinHandle<()>,
+    /// Do the same on threads of their own.
+    _workers: Workers,
     /// Names and control; they end with the server.
     others: JoinSet<()>,
 }
@@ -179,14 +182,12 @@ async fn build(
     let names = Arc::new(NameServer::new(Arc::clone(&gateway), config.dns));
     serve_names(names, bound.names_udp, bound.names_tcp, &mut others)?;
 
-    let mut doors = Vec::new();
-    for (way, listener) in bound.connections {
-        doors.push((way, TcpListener::from_std(listener)?));
-    }
     let phases = controller.phases();
+    let doors = workers::opened(&bound.connections)?;
+    let _workers = workers::start(config.workers, &bound.connections, &gateway, &phases)?;
     let accepting = listen::listen(doors, Arc::clone(&gateway), lifecycle::serve, phases);
     let accepting = tokio::spawn(accepting);
-    Ok(Server { gateway, controller, listening, accepting, others })
+    Ok(Server { gateway, controller, listening, accepting, _workers, others })
 }
 
 fn open_log(config: &Config) -> Result<Log, StartError> {

@@ -1,7 +1,9 @@
 //! How much a sandbox may take.
 
 use std::time::Duration;
+use std::{fs, thread};
 
+use futures_util::future::join_all;
 use tests::world::policy;
 use tests::{Answer, Peer, Plan, Reply, Setup, Way, World, answering_http2, until};
 
@@ -29,6 +31,28 @@ async fn a_minute_has_so_many_requests() {
     }
     assert_eq!(world.upstream("allowed.test").requests().len(), 5);
     drop(line);
+    world.end().await;
+}
+
+/// The program serves on several threads, which share nothing but what is
+/// counted.
+#[tokio::test]
+async fn threads_count_together() {
+    let world = limited("requests_per_minute: 20").start_program().await;
+    let asked = (0..32).map(|_| world.sandbox.get("https://allowed.test/"));
+    let replies = join_all(asked).await;
+    let relayed = replies.iter().filter(|reply| reply.status == 200).count();
+    let refused = replies.iter().filter(|reply| reply.status == 429).count();
+    assert_eq!((relayed, refused), (20, 12));
+    assert_eq!(world.upstream("allowed.test").requests().len(), 20);
+
+    let threads = format!("/proc/{}/task", world.pid());
+    let workers = fs::read_dir(threads).unwrap().filter(|thread| {
+        let name = fs::read_to_string(thread.as_ref().unwrap().path().join("comm")).unwrap();
+        name.starts_with("worker-")
+    });
+    let processors = thread::available_parallelism().unwrap().get().min(8);
+    assert_eq!(workers.count() + 1, processors, "the first is the program itself");
     world.end().await;
 }
 

@@ -5,7 +5,7 @@ use std::io;
 
 use rustls::client::Resumption;
 use rustls::{
-    ClientConfig, ClientConnection, HandshakeKind, ProtocolVersion, RootCertStore,
+    CipherSuite, ClientConfig, ClientConnection, HandshakeKind, ProtocolVersion, RootCertStore,
     ServerConnection, SupportedProtocolVersion,
 };
 use rustls_pki_types::ServerName;
@@ -31,6 +31,25 @@ fn each_alpn_set_agrees_on_what_it_names() {
     assert_eq!(agreed(Alpn::None, both).unwrap(), None);
     let err = agreed(Alpn::Http1, &["h2"]).unwrap_err();
     assert!(err.contains("no known protocol") || err.contains("NoApplicationProtocol"), "{err}");
+}
+
+#[test]
+fn the_fastest_cipher_is_taken_whatever_the_client_likes_best() {
+    let world = World::new();
+    let mut reversed = CryptoProvider::clone(&provider());
+    reversed.cipher_suites.reverse();
+    let meet = |provider: CryptoProvider| {
+        let client = Arc::new(client(&[&world.authority], &TLS13, Arc::new(provider)));
+        world.meet("a.test", Alpn::None, &client, "a.test").unwrap()
+    };
+    let met = meet(reversed);
+    // Without instructions for AES a client knows better.
+    assert_eq!(met.cipher == CipherSuite::TLS13_AES_128_GCM_SHA256, has_aes(), "{met:?}");
+
+    let mut strict = CryptoProvider::clone(&provider());
+    let wanted = CipherSuite::TLS13_AES_256_GCM_SHA384;
+    strict.cipher_suites.retain(|cipher| cipher.suite() == wanted);
+    assert_eq!(meet(strict).cipher, wanted, "one that insists gets it");
 }
 
 #[test]
@@ -96,7 +115,7 @@ fn a_ticket_of_one_host_does_not_resume_a_session_for_another() {
 fn a_ticket_of_one_sandbox_means_nothing_to_another() {
     let (ours, theirs) = (World::new(), World::new());
     // It trusts both, so that only the ticket can make the difference.
-    let client = Arc::new(client(&[&ours.authority, &theirs.authority], &TLS13));
+    let client = Arc::new(client(&[&ours.authority, &theirs.authority], &TLS13, provider()));
     ours.meet("a.test", Alpn::None, &client, "a.test").unwrap();
     let met = theirs.meet("a.test", Alpn::None, &client, "a.test").unwrap();
     assert_eq!(met.kind, HandshakeKind::Full);
@@ -121,6 +140,7 @@ struct World {
 #[derive(Debug)]
 struct Met {
     alpn: Option<Vec<u8>>,
+    cipher: CipherSuite,
     kind: HandshakeKind,
     version: ProtocolVersion,
 }
@@ -133,7 +153,7 @@ impl World {
     }
 
     fn client(&self, version: &'static SupportedProtocolVersion) -> ClientConfig {
-        client(&[&self.authority], version)
+        client(&[&self.authority], version, provider())
     }
 
     /// A client that asks for `name` meets a gateway that has admitted `host`.
@@ -149,12 +169,16 @@ impl World {
     }
 }
 
-fn client(trusted: &[&Authority], version: &'static SupportedProtocolVersion) -> ClientConfig {
+fn client(
+    trusted: &[&Authority],
+    version: &'static SupportedProtocolVersion,
+    provider: Arc<CryptoProvider>,
+) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     for authority in trusted {
         roots.add(authority.certificate().clone()).unwrap();
     }
-    let mut config = ClientConfig::builder_with_provider(provider())
+    let mut config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[version])
         .unwrap()
         .with_root_certificates(roots)
@@ -178,6 +202,7 @@ fn handshake(
     }
     Ok(Met {
         alpn: server.alpn_protocol().map(<[u8]>::to_vec),
+        cipher: server.negotiated_cipher_suite().unwrap().suite(),
         kind: server.handshake_kind().unwrap(),
         version: server.protocol_version().unwrap(),
     })

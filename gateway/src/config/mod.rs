@@ -55,6 +55,8 @@ pub struct Config {
     /// sandbox that nobody else hands it to.
     pub trust_kit: Option<PathBuf>,
     pub limits: Bounds,
+    /// How many threads serve connections, the caller's included.
+    pub workers: usize,
     pub(crate) upstream: Settings,
 }
 
@@ -194,6 +196,7 @@ fn resolve(document: Document, source: &Source, base: &Path) -> Result<Config, P
         audit: base.join(audit),
         ca,
         trust_kit: trust_kit.map(|FilePath(path)| base.join(path)),
+        workers: 1,
         limits: limits.resolve(),
         upstream,
     })

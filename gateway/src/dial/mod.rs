@@ -52,6 +52,7 @@ pub(crate) use tls::cipher_name;
 
 use crate::admit::HostPermit;
 use crate::authorize::RequestPermit;
+use crate::workers::PerWorker;
 use http2::Negotiated;
 use pool::{Idle, Place, Pool};
 use resolve::{Dns, Resolver};
@@ -64,8 +65,8 @@ pub(crate) struct Dialer {
     settings: Settings,
     upstream: certs::Upstream,
     resolver: Arc<dyn Resolver>,
-    pool: Arc<Pool>,
-    shared: Arc<http2::Shared>,
+    pool: PerWorker<Arc<Pool>>,
+    shared: PerWorker<Arc<http2::Shared>>,
     speaks: Arc<Speaks>,
 }
 
@@ -80,8 +81,8 @@ impl Dialer {
         Ok(Self {
             upstream: certs::Upstream::load(&settings.roots)?,
             resolver,
-            pool: Pool::new(settings.pool),
-            shared: http2::Shared::new(settings.pool),
+            pool: PerWorker::new(|| Pool::new(settings.pool)),
+            shared: PerWorker::new(|| http2::Shared::new(settings.pool)),
             speaks: Arc::new(Speaks::new()),
             settings,
         })
@@ -151,8 +152,8 @@ impl Dialer {
     /// Lets go of connections to destinations that a new policy
     /// no longer knows.
     pub(crate) fn forget(&self, keep: impl Fn(&Destination) -> bool) {
-        self.pool.forget(&keep);
-        self.shared.forget(&keep);
+        self.pool.iter().for_each(|pool| pool.forget(&keep));
+        self.shared.iter().for_each(|shared| shared.forget(&keep));
     }
 }
 
@@ -186,10 +187,10 @@ impl Dialer {
     ) -> Result<Http1Upstream, DialError> {
         check_literal(reach, to)?;
         let place = Place { scheme, to: to.clone() };
-        match self.pool.take(reach, &place) {
+        match self.pool.here().take(reach, &place) {
             Some(mut kept) => {
                 kept.facts = kept.facts.of_reuse();
-                Ok(Http1Upstream::new(place, kept, Arc::clone(&self.pool)))
+                Ok(Http1Upstream::new(place, kept, Arc::clone(self.pool.here())))
             }
             None => self.http1_fresh_within(reach, scheme, to).await,
         }
@@ -212,7 +213,7 @@ impl Dialer {
             }
         };
         let place = Place { scheme, to: to.clone() };
-        Ok(Http1Upstream::new(place, connection, Arc::clone(&self.pool)))
+        Ok(Http1Upstream::new(place, connection, Arc::clone(self.pool.here())))
     }
 
     async fn http2_within(
@@ -221,7 +222,7 @@ impl Dialer {
         to: &Destination,
     ) -> Result<Http2Upstream, DialError> {
         check_literal(reach, to)?;
-        let connections = self.shared.with(to);
+        let connections = self.shared.here().with(to);
         if let Some(place) = connections.join(reach, self.settings.pool) {
             return Ok(place);
         }
@@ -250,11 +251,13 @@ impl Dialer {
         if !http2 {
             // It is a good connection all the same, and will be wanted at once.
             let place = Place { scheme: Scheme::Https, to: to.clone() };
-            self.pool.put(place, Idle::new(UpstreamStream::Tls(Box::new(stream)), at, facts));
+            self.pool
+                .here()
+                .put(place, Idle::new(UpstreamStream::Tls(Box::new(stream)), at, facts));
             return Err(DialError::NotHttp2 { to: to.clone() });
         }
         let negotiated = Negotiated { stream, at, facts };
-        http2::start(&self.shared, &self.speaks, to, negotiated).await.map_err(|source| {
+        http2::start(self.shared.here(), &self.speaks, to, negotiated).await.map_err(|source| {
             DialError::Handshake { to: to.clone(), source: io::Error::other(source) }
         })
     }

@@ -17,12 +17,16 @@ pub(crate) struct Inbox {
     start: usize,
     end: usize,
     most: usize,
+    /// What ended a reading that had brought something first.
+    failed: Option<io::Error>,
 }
 
 /// Room for most heads, and for all that an idle connection needs.
 const SMALL: usize = 4 * 1024;
 /// Room of a busy one, unless it is told otherwise: four TLS records.
 pub(crate) const LARGE: usize = 64 * 1024;
+/// A read that brings less has probably brought all there is.
+const MUCH: usize = 4 * 1024;
 
 impl Inbox {
     pub(crate) fn new() -> Self {
@@ -31,7 +35,7 @@ impl Inbox {
 
     /// A buffer that holds at most `most` bytes.
     pub(crate) fn up_to(most: usize) -> Self {
-        Self { bytes: Vec::new(), start: 0, end: 0, most: most.max(SMALL) }
+        Self { bytes: Vec::new(), start: 0, end: 0, most: most.max(SMALL), failed: None }
     }
 
     /// What was read and not yet used.
@@ -66,6 +70,7 @@ impl Inbox {
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         (self.start, self.end) = (0, 0);
+        self.failed = None;
     }
 
     /// Reads once. Zero means the end, or that the buffer [is full](Self::is_full).
@@ -74,6 +79,9 @@ impl Inbox {
         cx: &mut Context<'_>,
         from: &mut R,
     ) -> Poll<io::Result<usize>> {
+        if let Some(err) = self.failed.take() {
+            return Poll::Ready(Err(err));
+        }
         self.make_room();
         let mut space = ReadBuf::new(self.bytes.get_mut(self.end..).unwrap_or_default());
         if space.capacity() == 0 {
@@ -83,6 +91,29 @@ impl Inbox {
         let count = space.filled().len();
         self.end += count;
         Poll::Ready(Ok(count))
+    }
+
+    /// Reads as long as much comes at once and there is room: whoever writes it
+    /// on pays by the write, not by the byte. Otherwise like [`Self::poll_fill`].
+    pub(crate) fn poll_fill_up<R: AsyncRead + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut R,
+    ) -> Poll<io::Result<usize>> {
+        let first = ready!(self.poll_fill(cx, from))?;
+        let mut last = first;
+        while last >= MUCH && !self.is_full() {
+            last = match self.poll_fill(cx, from) {
+                Poll::Ready(Ok(count)) => count,
+                Poll::Ready(Err(err)) => {
+                    // For the next time: what came before it comes first.
+                    self.failed = Some(err);
+                    break;
+                }
+                Poll::Pending => break,
+            };
+        }
+        Poll::Ready(Ok(first))
     }
 
     /// [`Self::poll_fill`] for whoever can wait.
@@ -137,6 +168,34 @@ mod tests {
             }
         }
         assert_eq!(seen, source);
+    }
+
+    #[tokio::test]
+    async fn what_comes_before_an_error_comes_first_and_the_error_is_not_lost() {
+        /// Fills every read, three times; then breaks, once.
+        struct Breaking(u32);
+        impl AsyncRead for Breaking {
+            fn poll_read(
+                mut self: Pin<&mut Self>,
+                _: &mut Context<'_>,
+                out: &mut ReadBuf<'_>,
+            ) -> Poll<io::Result<()>> {
+                self.0 += 1;
+                match self.0 {
+                    1..=3 => out.put_slice(&vec![7; out.remaining()]),
+                    4 => return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+                    _ => {}
+                }
+                Poll::Ready(Ok(()))
+            }
+        }
+        let (mut inbox, mut breaking) = (Inbox::new(), Breaking(0));
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert!(matches!(inbox.poll_fill_up(&mut cx, &mut breaking), Poll::Ready(Ok(1..))));
+        assert_eq!(inbox.filled().len(), 4 * SMALL, "read together");
+        inbox.consume(4 * SMALL);
+        let then = inbox.poll_fill_up(&mut cx, &mut breaking);
+        assert!(matches!(then, Poll::Ready(Err(_))), "an end would look like a whole body");
     }
 
     #[tokio::test]

@@ -109,7 +109,7 @@ impl Pump {
             if !inbox.is_empty() {
                 continue;
             }
-            match inbox.poll_fill(cx, from) {
+            match inbox.poll_fill_up(cx, from) {
                 Poll::Pending => {
                     ready!(Pin::new(to).poll_flush(cx)).map_err(Broken::Write)?;
                     return Poll::Pending;

@@ -81,7 +81,7 @@ async fn after_a_goodbye_the_next_request_gets_another_connection() {
                 response.await.ok();
             }
         }
-        dialer.shared.forget(|_| false);
+        dialer.shared.here().forget(|_| false);
     }
 }
 

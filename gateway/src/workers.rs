@@ -1,0 +1,127 @@
+//! The threads that serve connections, each with a runtime of its own.
+//!
+//! A connection lives and ends on the thread that accepted it, and so do the
+//! upstream connections it uses: they are kept [per worker](PerWorker). So
+//! nothing on the way of a request wakes another thread or waits for one, and
+//! what it touches is in one processor's cache.
+//!
+//! The caller's runtime is the first worker; the others accept from the same
+//! sockets beside it. Whoever is free comes first.
+
+use std::cell::Cell;
+use std::io;
+use std::net::TcpListener as StdListener;
+use std::sync::Arc;
+use std::thread;
+
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+use tokio::select;
+use tokio::sync::watch;
+
+use crate::gateway::Gateway;
+use crate::lifecycle;
+use crate::listen::{self, Way};
+use crate::phase::Phases;
+
+/// More would not be served better: the sandbox's own processors are few.
+const MOST: usize = 8;
+
+thread_local! {
+    /// Which worker this thread is. The caller's threads are all the first one.
+    static HERE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// One of something for each worker.
+#[derive(Debug)]
+pub(crate) struct PerWorker<T>([T; MOST]);
+
+impl<T> PerWorker<T> {
+    pub(crate) fn new(make: impl Fn() -> T) -> Self {
+        Self(std::array::from_fn(|_| make()))
+    }
+
+    /// The one of the thread that asks.
+    pub(crate) fn here(&self) -> &T {
+        let Self([first, ..]) = self;
+        self.0.get(HERE.get()).unwrap_or(first)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter()
+    }
+}
+
+/// The workers beside the caller. Those whose connections have all ended after a
+/// drain end by themselves; dropping this ends them in any case.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    _alive: watch::Sender<()>,
+}
+
+/// As many as there are processors for us.
+pub fn processors() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Starts `count` of them, the caller included.
+pub(crate) fn start(
+    count: usize,
+    doors: &[(Way, StdListener)],
+    gateway: &Arc<Gateway>,
+    phases: &Phases,
+) -> io::Result<Workers> {
+    let (_alive, alive) = watch::channel(());
+    for number in 1..count.min(MOST) {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let doors = {
+            let _inside = runtime.enter();
+            opened(doors)?
+        };
+        let (gateway, phases, mut alive) = (Arc::clone(gateway), phases.clone(), alive.clone());
+        let served = async move {
+            listen::listen(doors, Arc::clone(&gateway), lifecycle::serve, phases).await;
+            gateway.limits.all_rooms_free().await;
+        };
+        let work = async move {
+            select! {
+                () = served => {}
+                // Nothing is ever sent: it is the end.
+                _ = alive.changed() => {}
+            }
+        };
+        thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
+            HERE.set(number);
+            runtime.block_on(work);
+            // What is still under way, such as a lookup, is not waited for.
+            runtime.shutdown_background();
+        })?;
+    }
+    Ok(Workers { _alive })
+}
+
+/// The same sockets once more, for the runtime of this moment.
+pub(crate) fn opened(doors: &[(Way, StdListener)]) -> io::Result<Vec<(Way, TcpListener)>> {
+    doors.iter().map(|(way, door)| Ok((*way, TcpListener::from_std(door.try_clone()?)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn every_worker_has_its_own_and_all_of_them_are_reached() {
+        let each = PerWorker::new(|| AtomicUsize::new(0));
+        each.here().fetch_add(1, Ordering::Relaxed);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                HERE.set(1);
+                each.here().fetch_add(10, Ordering::Relaxed);
+            });
+        });
+        let all: Vec<usize> = each.iter().map(|one| one.load(Ordering::Relaxed)).collect();
+        assert_eq!(all, [1, 10, 0, 0, 0, 0, 0, 0], "a policy that forgets forgets everywhere");
+    }
+}
