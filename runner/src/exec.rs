@@ -10,6 +10,7 @@ use futures_util::{Stream, StreamExt as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::select;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 use tokio::time;
 
 use crate::backend::{Backend, BackendError, Chunk, Ended, Sandbox, Side, Streams};
@@ -37,6 +38,9 @@ pub struct Started {
 
 /// Passes everything through until the sandbox has ended. With `keep_stdout`
 /// our own result goes there, and what the command prints goes to stderr.
+///
+/// `last_word` goes when nothing but its first process is left in the sandbox,
+/// which takes an engine a while to notice.
 pub(crate) async fn exec(
     plan: &Plan,
     backend: &dyn Backend,
@@ -44,6 +48,7 @@ pub(crate) async fn exec(
     tap: &mut dyn Tap,
     keep_stdout: bool,
     signals: &mut Signals,
+    last_word: oneshot::Sender<()>,
 ) -> Result<Seen, BackendError> {
     let Started { sandbox, streams, link: (mut hearing, mut speaking), mut watch } = started;
     let sandbox = &sandbox;
@@ -59,6 +64,7 @@ pub(crate) async fn exec(
     let mut seen = Seen::default();
     let mut ended: Option<Ended> = None;
     let mut heard = None;
+    let mut last_word = Some(last_word);
     let (mut flowing, mut passing) = (true, true);
     while flowing || ended.is_none() || heard.is_none() {
         select! {
@@ -84,7 +90,10 @@ pub(crate) async fn exec(
                 // The engine hung up: what it did to the sandbox is asked below.
                 Some(Err(_)) | None => flowing = false,
             },
-            told = &mut said, if heard.is_none() => heard = Some(told),
+            told = &mut said, if heard.is_none() => {
+                heard = Some(told);
+                drop(last_word.take());
+            }
             end = &mut ending, if ended.is_none() => ended = Some(end?),
             number = signals.next() => match number {
                 Heard::Resized => {

@@ -355,7 +355,7 @@ pub(crate) fn name_of(mode: Workspace) -> &'static str {
 
 const WORKSPACE: &str = "/workspace";
 const HOME: &str = "/home/agent";
-const TRUST: &str = "/etc/sluice/ca";
+pub(crate) const TRUST: &str = "/etc/sluice/ca";
 /// A name, since the address is known only when the network is made.
 const GATEWAY: &str = "gateway.sluice";
 const PORTS: Ports = Ports { dns: 53, http: 80, https: 443, proxy: 3128, socks: 1080 };

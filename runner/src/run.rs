@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use gateway::control::Client;
 use jiff::Timestamp;
+use tokio::sync::oneshot;
 use tokio::time;
 
 use crate::backend::{Backend, BackendError, GatewayHandle, Used};
@@ -95,17 +96,29 @@ async fn carry_out(
         Raised::Up(raised) => raised?,
         Raised::Stopped(signal) => return Ok(Done::stopped(signal)),
     };
-    let mut seen = go(isolated, work, started, signals).await?;
-
-    // Its container is not needed any more, and the gateway takes its time.
     let resources = backend.resources(plan);
-    let (traffic, ()) = tokio::join!(finish(work, gateway), async {
-        if let Some(sandbox) = resources.last() {
-            let removing = teardown::remove(sandbox, backend);
-            // One that fails is tried again, and then said.
-            drop(understood.phases.of("remove sandbox", removing).await);
+    // What has ended goes at once. One that cannot is tried again with the rest,
+    // and then said.
+    let remove = async |name, what: Option<&Resource>| {
+        if let Some(what) = what {
+            drop(understood.phases.of(name, teardown::remove(what, backend)).await);
         }
-    });
+    };
+    let (last_word, spoken) = oneshot::channel();
+    let running = async {
+        let seen = go(isolated, work, started, signals, last_word).await;
+        remove("remove sandbox", resources.last()).await;
+        seen
+    };
+    let finishing = async {
+        let traffic = finish(work, gateway?, spoken).await;
+        let mut containers = resources.iter().filter(|made| matches!(made, Resource::Container(_)));
+        remove("remove gateway", containers.next()).await;
+        traffic
+    };
+    // A gateway and a sandbox both take their time to end.
+    let (seen, traffic) = tokio::join!(running, finishing);
+    let mut seen = seen?;
     seen.usage.network = traffic;
     seen.fail_on_denied = understood.request.fail_on_denied;
     Ok(Done { outcome: judge(&seen), seen })
@@ -152,10 +165,10 @@ pub(crate) async fn raise(
         teardown.will_make(resource);
     }
     let phases = &understood.phases;
-    let (network, roots) = match &plan.network {
+    let (network, roots) = match &prepared.gateway {
         None => (None, Vec::new()),
-        Some(_) => {
-            let connecting = phases.of("network", backend.connect(plan));
+        Some(files) => {
+            let connecting = phases.of("network", backend.connect(plan, files));
             let roots = phases.of("roots", prepare::tell_roots(understood, prepared));
             let (network, roots) = tokio::join!(connecting, roots);
             (Some(network?), roots?)
@@ -215,6 +228,7 @@ async fn go(
     work: Work<'_>,
     mut started: Started,
     signals: &mut Signals,
+    last_word: oneshot::Sender<()>,
 ) -> Result<Seen, RunError> {
     let Work { plan, understood, backend, prepared } = work;
     let mut recorder = Recorder::begin(plan, &prepared.evidence).map_err(RunError::Transcript)?;
@@ -226,7 +240,7 @@ async fn go(
     }
     started.link.1.order(Order::Go).await;
     let keep_stdout = understood.request.keep_stdout;
-    let running = exec(plan, backend, started, &mut recorder, keep_stdout, signals);
+    let running = exec(plan, backend, started, &mut recorder, keep_stdout, signals, last_word);
     let seen = understood.phases.of("command", running).await?;
     recorder.end(judge(&seen).code()).map_err(RunError::Transcript)?;
     Ok(seen)
@@ -250,12 +264,24 @@ async fn certificate(prepared: &Prepared, gateway: &GatewayHandle) -> Result<Str
     }
 }
 
-/// Lets the gateway finish its log; what passed through it.
-async fn finish(work: Work<'_>, gateway: Option<GatewayHandle>) -> Option<Traffic> {
-    let gateway = gateway?;
+/// Lets the gateway finish its log once nobody in the sandbox can speak to it any
+/// more; what passed through it.
+async fn finish(
+    work: Work<'_>,
+    gateway: GatewayHandle,
+    spoken: oneshot::Receiver<()>,
+) -> Option<Traffic> {
+    // Nothing is ever sent: its end is the word, or that there will be none.
+    drop(spoken.await);
     let client = Client::new(work.prepared.control());
     // One that is gone already has nothing to finish.
-    let counts = client.status().await.ok()?.counts;
+    let mut counts = client.status().await.ok()?.counts;
+    // Its clients are gone; it hears so from the kernel, a little later than we.
+    let settled = Instant::now() + SETTLING;
+    while counts.open_connections > 0 && Instant::now() < settled {
+        time::sleep(A_BLINK).await;
+        counts = client.status().await.ok()?.counts;
+    }
     let finishing = async {
         if client.drain().await.is_ok() {
             let deadline = Instant::now() + STARTING;
@@ -281,6 +307,10 @@ fn last_words(log: &str) -> String {
 
 /// When nobody says that something changed, we look.
 const A_MOMENT: Duration = Duration::from_millis(20);
+const A_BLINK: Duration = Duration::from_millis(2);
+/// What is cut off for good has been noticed by then; what is not is cut by the
+/// drain.
+const SETTLING: Duration = Duration::from_millis(500);
 /// A sandbox or a gateway that has not reported by then will not.
 const STARTING: Duration = Duration::from_secs(30);
 

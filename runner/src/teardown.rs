@@ -60,12 +60,12 @@ impl Teardown {
 }
 
 impl Resource {
-    /// What belongs to a backend goes at once: it says itself when something is
-    /// still in use, and is asked again. What is mounted from a folder does not.
+    /// What goes at once: first who uses something, then what they used.
     fn wave(&self) -> u8 {
         match self {
-            Self::Container(_) | Self::Network(_) | Self::Volume(_) => 0,
-            Self::Folder(_) => 1,
+            Self::Container(_) => 0,
+            Self::Network(_) | Self::Volume(_) => 1,
+            Self::Folder(_) => 2,
         }
     }
 }

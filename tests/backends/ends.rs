@@ -143,3 +143,19 @@ fn an_image_can_be_named_by_what_it_is() {
         assert_eq!((none.code, none.stdout.as_str()), (125, ""), "{}", none.stderr);
     }
 }
+
+/// The gateway is asked for its counts at the sandbox's last word and not before,
+/// also when the command leaves others behind who go on asking.
+#[test]
+fn what_is_counted_is_what_was_recorded_to_the_last_request() {
+    for person in people() {
+        let policy = person.policy("version: 1\nnet: {enabled: true}\n");
+        let asking = "(while :; do wget -q http://evil.test/; done) >/dev/null 2>&1 &";
+        let ran = person.shell(&["--policy", &policy], &format!("{} sleep 1", asking.repeat(12)));
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let log = std::fs::read_to_string(person.evidence().unwrap().join("audit.jsonl")).unwrap();
+        let recorded = log.lines().filter(|line| line.contains(r#""kind":"request""#)).count();
+        assert!(recorded > 2, "{log}");
+        assert_eq!(ran.record["usage"]["network"]["requests"], recorded, "{}", ran.record["usage"]);
+    }
+}

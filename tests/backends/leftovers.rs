@@ -53,7 +53,8 @@ fn a_sweep_leaves_alone_what_is_running() {
         assert_eq!(person.sluice(&["rm", &run]).code, 1, "it is running");
         running.signal("TERM");
         assert_eq!(running.child.wait().unwrap().code(), Some(143));
-        assert_eq!(person.sluice(&["rm", &run]).code, 0);
+        let removed = person.sluice(&["rm", &run]);
+        assert_eq!(removed.code, 0, "{}", removed.stderr);
     }
 }
 

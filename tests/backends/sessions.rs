@@ -119,7 +119,7 @@ fn state_persists_between_commands_and_stopping_closes_the_evidence() {
         let stopped = session.stop();
         assert_eq!(stopped.code, 0, "{}", stopped.stderr);
         assert_eq!(session.listed(), None);
-        assert_eq!(person.left_of(&session.run), "");
+        assert_eq!(person.left_of(&session.run), "", "{}", stopped.stderr);
         assert_eq!(session.verified().code, 0, "{}", session.verified().stdout);
         let record = session.record();
         assert_eq!(record["outcome"]["kind"], "stopped", "{record}");

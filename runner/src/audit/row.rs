@@ -157,7 +157,7 @@ impl fmt::Display for Row {
             (&self.time, 24),
             (&self.run, 12),
             (&self.verdict, 7),
-            (&self.what, 10),
+            (&self.what, 15),
             (&cut(&self.target), 44),
             (&self.status, 8),
             (&self.rule, 18),
@@ -222,21 +222,21 @@ mod tests {
     fn every_kind_has_a_row() {
         let rows: Vec<String> = audit::Kind::ALL.iter().map(|kind| row(kind.as_str())).collect();
         expect![[r#"
-            2026-03-01T09:30:00.123Z  run-7f3a      allow    connection  api.github.com                                -         allow[1]            rule          1200/34567     01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        dns         api.github.com                                NOERROR   -                   -             -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      deny     finding     api.github.com                                stopped   allow[1]            injected      -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      ask      POST        api.github.com/repos/acme/widgets/issues?state=open&q=café  approved  allow[1]            rule          -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        limit       api.github.com                                601/600   -                   requests_per_minute  -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        log_closed  42 lines                                      -         -                   -             -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        log_started  sluice-gateway 0.1.0                          -         -                   -             -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      allow    POST        api.github.com/repos/acme/widgets/issues?state=open&q=café  opened    allow[1]            rule          -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        operator    no_sandbox                                    done      -                   ada           -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        policy_loaded  widgets-agent                                 12 rules  -                   -             -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        policy_refused  sandbox.policy.yaml                           -         -                   3:5: unknown field `alow`; write `allow`  -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        recovered   113 bytes cut off                             -         -                   -             -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      allow    POST        api.github.com/repos/acme/widgets/issues?state=open&q=café  201       allow[1]            rule          512/2048       01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        run_ended   -                                             exit 137  -                   timeout       -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        run_started  python3                                       -         -                   -             -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      allow    connection       api.github.com                                -         allow[1]            rule          1200/34567     01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        dns              api.github.com                                NOERROR   -                   -             -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      deny     finding          api.github.com                                stopped   allow[1]            injected      -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      ask      POST             api.github.com/repos/acme/widgets/issues?state=open&q=café  approved  allow[1]            rule          -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        limit            api.github.com                                601/600   -                   requests_per_minute  -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        log_closed       42 lines                                      -         -                   -             -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        log_started      sluice-gateway 0.1.0                          -         -                   -             -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      allow    POST             api.github.com/repos/acme/widgets/issues?state=open&q=café  opened    allow[1]            rule          -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        operator         no_sandbox                                    done      -                   ada           -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        policy_loaded    widgets-agent                                 12 rules  -                   -             -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        policy_refused   sandbox.policy.yaml                           -         -                   3:5: unknown field `alow`; write `allow`  -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        recovered        113 bytes cut off                             -         -                   -             -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      allow    POST             api.github.com/repos/acme/widgets/issues?state=open&q=café  201       allow[1]            rule          512/2048       01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        run_ended        -                                             exit 137  -                   timeout       -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a      -        run_started      python3                                       -         -                   -             -              01950000-0000-7000-8000-000000000042
             2026-03-01T09:30:00.123Z  run-7f3a      -        segment_started  audit.000001.jsonl                            -         -                   -             -              01950000-0000-7000-8000-000000000042"#]].assert_eq(&rows.join("\n"));
     }
 

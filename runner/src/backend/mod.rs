@@ -61,8 +61,9 @@ pub trait Backend: Send + Sync {
     /// What this run will make, in the order it is made: the sandbox last.
     fn resources(&self, plan: &Plan) -> Vec<Resource>;
 
-    /// Makes the run's only network, on which its gateway will be.
-    async fn connect(&self, plan: &Plan) -> Result<Network, BackendError>;
+    /// Makes the run's only network, on which its gateway will be; and of the
+    /// gateway what does not have to wait for that.
+    async fn connect(&self, plan: &Plan, files: &GatewayFiles) -> Result<Network, BackendError>;
 
     /// Starts the gateway on it. It ends with the returned handle, and with us.
     async fn start_gateway(

@@ -8,7 +8,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -30,10 +30,7 @@ pub(super) fn limit() -> Option<u64> {
 pub(super) fn refused() -> u64 {
     if !is_counted() && of_the_user().is_some() {
         // The command has just left, and with it one of the places.
-        let (waiting, over) = mpsc::channel::<()>();
-        attempt(move || over.recv().unwrap_or_default());
-        attempt(|| {});
-        drop(waiting);
+        attempt(2);
     }
     let tried = REFUSED.load(Ordering::Relaxed);
     if !is_counted() {
@@ -50,18 +47,33 @@ pub(super) fn watch() {
         return;
     }
     thread::spawn(|| {
-        loop {
+        for round in 1.. {
             thread::sleep(BETWEEN);
-            attempt(|| {});
+            attempt(places(round));
         }
     });
 }
 
-fn attempt(what: impl FnOnce() + Send + 'static) {
-    let tried = thread::Builder::new().stack_size(LITTLE).spawn(what);
-    if tried.is_err_and(|err| err.kind() == ErrorKind::WouldBlock) {
-        REFUSED.fetch_add(1, Ordering::Relaxed);
+/// How many places to try for at once. While a try stands it may itself be what
+/// the command is refused for, and afterwards as many places are free as it held:
+/// only a wider try finds out. So now and then there is one.
+fn places(round: u32) -> u32 {
+    1 + round.trailing_zeros() / 3
+}
+
+/// Whether there are so many places at once.
+fn attempt(places: u32) {
+    let (waiting, over) = mpsc::channel::<()>();
+    let over = Arc::new(Mutex::new(over));
+    for _ in 0..places {
+        let over = Arc::clone(&over);
+        let stay = move || drop(over.lock().map(|over| over.recv()));
+        let tried = thread::Builder::new().stack_size(LITTLE).spawn(stay);
+        if tried.is_err_and(|err| err.kind() == ErrorKind::WouldBlock) {
+            REFUSED.fetch_add(1, Ordering::Relaxed);
+        }
     }
+    drop(waiting);
 }
 
 /// Whether the control group's limit is the one that is met first. One that is
@@ -92,6 +104,13 @@ const LITTLE: usize = 16 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_try_that_was_in_the_way_is_followed_by_a_wider_one_within_a_second() {
+        let within = |rounds: u32, wanted| (1..=rounds).any(|round| places(round) > wanted);
+        assert_eq!(places(1), 1);
+        assert!(within(100, 1) && within(100, 2));
+    }
 
     #[test]
     fn a_limit_that_others_share_is_none_of_the_sandboxs() {

@@ -8,7 +8,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::net::{AddressFamily, SocketType};
@@ -18,6 +18,7 @@ use super::crowd;
 use super::wire::Report;
 use crate::inside::names;
 use crate::launch::SECOND_WALL;
+use crate::plan::TRUST;
 
 /// Everything measured before the command starts.
 pub fn before() -> Vec<Report> {
@@ -195,6 +196,7 @@ fn is_a_neighbour(address: Ipv4Addr) -> bool {
 fn names() -> String {
     let Some(gateway) = names::in_hosts(GATEWAY) else { return "there is no gateway".into() };
     let Some(server) = names::servers().first().copied() else { return "nobody is asked".into() };
+    wait_for_the_gateway();
     let ask = || names::ask_within(SocketAddr::new(server, 53), GATEWAY, BETWEEN);
     // An engine that starts many sandboxes at once answers none of them for a
     // while; to refuse takes longer than to wait.
@@ -206,6 +208,19 @@ fn names() -> String {
     }
 }
 
+/// Waits until the runner has written the trust kit, which it does as soon as
+/// the gateway serves. Whoever asks the network before has the kernel look for
+/// somebody who is not there yet, and look again only after a second.
+fn wait_for_the_gateway() {
+    let kit = Path::new(TRUST).join(certs::Kit::TRUSTSTORE);
+    let is_empty = || fs::metadata(&kit).is_ok_and(|found| found.len() == 0);
+    let begun = Instant::now();
+    while is_empty() && begun.elapsed() < BETWEEN * TIMES_TO_ASK {
+        thread::sleep(A_MOMENT);
+    }
+}
+
+const A_MOMENT: Duration = Duration::from_millis(2);
 const BETWEEN: Duration = Duration::from_millis(250);
 /// A quarter of a minute, together.
 const TIMES_TO_ASK: u32 = 60;

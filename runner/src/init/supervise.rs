@@ -15,8 +15,8 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{
-    DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group,
-    set_dumpable_behavior, wait,
+    DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process,
+    kill_process_group, set_dumpable_behavior, wait,
 };
 
 use super::charge::{Charge, Task};
@@ -29,6 +29,10 @@ const REFUSED: i32 = 125;
 
 /// Does the whole job; what it returns is the sandbox's exit code.
 pub fn supervise(charge: Charge) -> i32 {
+    // Who ends everybody has to be in a sandbox: elsewhere that is the machine.
+    if !getpid().is_init() {
+        return REFUSED;
+    }
     // The command has our user: without this it could write into our memory.
     if set_dumpable_behavior(DumpableBehavior::NotDumpable).is_err() {
         return REFUSED;
@@ -95,9 +99,17 @@ fn command(
     let ended = reap(child);
     let end = if overdue.load(Ordering::SeqCst) { End::Deadline } else { ended };
     voice.say_all(measure::after(bounded));
+    end_the_rest();
     let code = code_of(&end);
     voice.say(&Report::Ended(end));
     code
+}
+
+/// Whoever hears that the command has ended may rely on it that nobody is left:
+/// its gateway is closed at that word.
+fn end_the_rest() {
+    everybody(Signal::KILL);
+    while !matches!(wait(WaitOptions::empty()), Err(rustix::io::Errno::CHILD)) {}
 }
 
 fn start(command: &[String]) -> Result<Pid, End> {
@@ -213,5 +225,25 @@ impl Voice {
         for report in &reports {
             self.say(report);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outside_a_sandbox_it_does_not_even_ask_for_orders() {
+        let home = tempfile::tempdir().unwrap();
+        let socket = home.path().join("runner.sock");
+        let runner = UnixListener::bind(&socket).unwrap();
+        runner.set_nonblocking(true).unwrap();
+        let task = Task::Serve { until: std::time::SystemTime::UNIX_EPOCH };
+        let charge = Charge { socket, grace: Duration::ZERO, bounded: Vec::new(), task };
+        // Whoever got past it would wait for the runner's word.
+        let supervised = thread::spawn(move || supervise(charge));
+        thread::sleep(Duration::from_millis(200));
+        assert!(runner.accept().is_err(), "it asked the runner for orders");
+        assert_eq!(supervised.join().unwrap(), REFUSED);
     }
 }

@@ -16,6 +16,8 @@ pub struct Ground {
     /// Whom the sandbox is, inside and on the host's disk.
     pub user: u32,
     pub group: u32,
+    /// Control groups to enter, each made and limited already.
+    pub groups: Vec<PathBuf>,
     /// Where the gateway listens. Nothing means no network at all.
     pub doors: Vec<Planting>,
     /// Goes on when the runner is gone.
@@ -44,8 +46,6 @@ pub struct Order {
     pub image: Option<PathBuf>,
     /// What stands in the root, in the order it is put there.
     pub places: Vec<Place>,
-    /// Control groups to enter, each made and limited already.
-    pub groups: Vec<PathBuf>,
     pub limits: Limits,
     /// What may be written to, for the second wall.
     pub writable: Vec<String>,

@@ -12,6 +12,7 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread::{self, JoinHandle};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::MemfdFlags;
@@ -34,9 +35,8 @@ pub fn main() -> ExitCode {
         Err(_) => return ExitCode::from(USAGE),
     };
     let Some(ground) = runner.hear::<Ground>() else { return ExitCode::from(USAGE) };
-    let session = ground.session;
-    let mut groups = Vec::new();
-    let said = match launch(&mut runner, ground, &mut groups) {
+    let (session, groups) = (ground.session, ground.groups.clone());
+    let said = match launch(&mut runner, ground) {
         Ok(sandbox) => Report::Ended { code: watch(&mut runner, sandbox, session) },
         Err(Failed { step, why }) => Report::Failed { step, why },
     };
@@ -60,7 +60,7 @@ pub(super) fn failed<E: std::fmt::Display>(step: &str) -> impl FnOnce(E) -> Fail
     move |why| Failed { step: step.to_owned(), why: why.to_string() }
 }
 
-fn launch(runner: &mut Runner, ground: Ground, groups: &mut Vec<PathBuf>) -> Result<Pid, Failed> {
+fn launch(runner: &mut Runner, ground: Ground) -> Result<Pid, Failed> {
     let root = geteuid().is_root();
     if ground.user == 0 || ground.group == 0 {
         return Err(failed("choose a user")("nothing in a sandbox is root"));
@@ -92,6 +92,7 @@ fn launch(runner: &mut Runner, ground: Ground, groups: &mut Vec<PathBuf>) -> Res
     };
     drop(far);
     // From here on a failure ends the sandbox too: its half sees ours close.
+    let entering = enter(ground.groups.clone(), sandbox);
     map(sandbox, &ground).map_err(failed("map its user"))?;
     passing::send(&near, b"mapped", &[]).map_err(failed("speak to the sandbox"))?;
 
@@ -99,13 +100,6 @@ fn launch(runner: &mut Runner, ground: Ground, groups: &mut Vec<PathBuf>) -> Res
         Some(order) => order,
         None => return Err(failed("hear the order")("the runner is gone")),
     };
-    groups.clone_from(&order.groups);
-    for group in &order.groups {
-        // Before it does anything: what it takes from now on is counted.
-        fs::write(group.join("cgroup.procs"), sandbox.as_raw_pid().to_string())
-            .map_err(|err| format!("{}: {err}", group.display()))
-            .map_err(failed("enter its control groups"))?;
-    }
     let sources = if root {
         mounts::open_sources(&order)
             .map_err(|mounts::At { path, source }| format!("{path}: {source}"))
@@ -114,11 +108,26 @@ fn launch(runner: &mut Runner, ground: Ground, groups: &mut Vec<PathBuf>) -> Res
     } else {
         None
     };
+    // Before it does anything of what it was made for: from then on it is counted.
+    let entered = entering.join().unwrap_or_else(|_| Err("a thread broke".to_owned()));
+    entered.map_err(failed("enter its control groups"))?;
     hand_over(&near, &order, sources).map_err(failed("speak to the sandbox"))?;
     let second_wall = started(&near)?;
     let pid = sandbox.as_raw_pid();
     runner.say(&Report::Started { pid, second_wall }).map_err(failed("speak to the runner"))?;
     Ok(sandbox)
+}
+
+/// Puts the sandbox into its control groups. Beside everything else, because the
+/// kernel waits for all processors before it moves anybody.
+fn enter(groups: Vec<PathBuf>, sandbox: Pid) -> JoinHandle<Result<(), String>> {
+    thread::spawn(move || {
+        for group in groups {
+            fs::write(group.join("cgroup.procs"), sandbox.as_raw_pid().to_string())
+                .map_err(|err| format!("{}: {err}", group.display()))?;
+        }
+        Ok(())
+    })
 }
 
 /// One user and one group, the same inside and outside, and nobody else.

@@ -187,8 +187,10 @@ impl RunFlags {
             }
         };
         notes.extend(managers.notes);
-        let Owners { user, disk: owner, strangers } = owners(&workspace, variable);
-        if let Some(why) = strangers.filter(|_| self.mode.as_deref() != Some("none")) {
+        let is_shown =
+            self.mode.as_deref() != Some("none") && policy.fs.workspace != Workspace::None;
+        let Owners { user, disk: owner, strangers } = owners(&workspace, is_shown, variable);
+        if let Some(why) = strangers {
             notes.push(format!(
                 "the project belongs to root, and nothing in a sandbox is root: user {} can \
                  change what everybody can, and make new files; it cannot appear as the owner \

@@ -92,6 +92,8 @@ pub(crate) fn prepare(plan: &Plan, understood: &Understood) -> Result<Prepared, 
             };
             inside.trust = Some(begin_kit(&folder.join("ca"))?);
             private(&files.control)?;
+            // An engine mounts only what is there.
+            readable(&files.settings)?;
             // It writes into these two, and is nobody's user when we are root.
             for path in [&files.control, &files.audit] {
                 give(path, files.user.uid, files.user.gid)?;
@@ -107,8 +109,7 @@ const KIT: [&str; 3] = [certs::Kit::BUNDLE, certs::Kit::CA, certs::Kit::TRUSTSTO
 /// The trust kit's files, empty: a sandbox can be made while the certificate
 /// that goes into them is not there yet.
 fn begin_kit(kit: &Path) -> Result<PathBuf, PrepareError> {
-    DirBuilder::new().mode(0o755).create(kit).map_err(failed("make", kit))?;
-    fs::set_permissions(kit, Permissions::from_mode(0o755)).map_err(failed("open", kit))?;
+    readable(kit)?;
     for name in KIT {
         settings::write(&kit.join(name), b"").map_err(failed("make", kit))?;
     }
@@ -289,6 +290,12 @@ fn put_inside(inside: &mut Inside, plan: &Plan, workspace: &workspace::Prepared)
         });
         inside.masked = masked.collect();
     }
+}
+
+/// Within our own, which nobody else can enter.
+fn readable(path: &Path) -> Result<(), PrepareError> {
+    DirBuilder::new().mode(0o755).create(path).map_err(failed("make", path))?;
+    fs::set_permissions(path, Permissions::from_mode(0o755)).map_err(failed("open", path))
 }
 
 fn private(path: &Path) -> Result<(), PrepareError> {

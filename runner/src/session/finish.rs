@@ -64,7 +64,10 @@ pub(crate) async fn finish(state: &State, why: Why, backend: &dyn Backend, held:
     let writing = Writing::alone(&state.folder(), CLIENTS);
 
     let (mut removed, mut left) = (Vec::new(), Vec::new());
-    let made = backend.found().await.unwrap_or_default();
+    let made = backend.found().await.unwrap_or_else(|err| {
+        left.push(in_words(&err));
+        Vec::new()
+    });
     let made = made.into_iter().filter(|found| found.run == state.run);
     for resource in made.map(|found| found.resource) {
         match remove(&resource, backend).await {

@@ -36,8 +36,8 @@ pub struct Owners {
 }
 
 /// The caller, unless that is root: then whoever owns the project, unless that
-/// is root too.
-pub fn owners(project: &Path, variable: Variable<'_>) -> Owners {
+/// is root too. Of a project that nobody is shown nothing is asked.
+pub fn owners(project: &Path, is_shown: bool, variable: Variable<'_>) -> Owners {
     let caller = UserIds {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
@@ -52,6 +52,9 @@ pub fn owners(project: &Path, variable: Variable<'_>) -> Owners {
     };
     if owner.uid != 0 {
         return same(owner);
+    }
+    if !is_shown {
+        return same(NOBODY_IN_PARTICULAR);
     }
     let swap = Swap { disk: owner, shown: NOBODY_IN_PARTICULAR };
     match can_show(project, &swap, variable) {

@@ -33,8 +33,10 @@ impl Person {
     /// Everything on the backend that bears a run's name.
     pub fn left_of(&self, run: &str) -> String {
         let label = format!("label=dev.sluice.run={run}");
-        let listed = ["ps -a", "network ls", "volume ls"].map(|verb| {
-            let words: Vec<&str> = verb.split(' ').chain(["--filter", &label, "-q"]).collect();
+        let container = "--format={{.Names}}:{{.Status}}";
+        let kinds = [("ps -a", container), ("network ls", "-q"), ("volume ls", "-q")];
+        let listed = kinds.map(|(verb, shown)| {
+            let words: Vec<&str> = verb.split(' ').chain(["--filter", &label, shown]).collect();
             self.engine(&words)
         });
         if let [Some(containers), Some(networks), Some(volumes)] = listed {
@@ -101,8 +103,12 @@ impl Person {
 const GATEWAY: &str = "gateway.process";
 const LAUNCHER: &str = "launcher.process";
 
-/// One that only waits to be reaped is not.
+/// One that only waits to be reaped is not; but as long as one of its threads
+/// is, its files are open.
 fn is_alive(pid: u64) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    threads.into_iter().flatten().flatten().any(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    })
 }

@@ -15,13 +15,13 @@ use crate::image;
 use crate::plan::Plan;
 use crate::seccomp;
 
-/// Starts the gateway of `plan` on its network.
-pub(super) async fn start(
+/// Builds the gateway of `plan`, which does not run yet and stands on no network
+/// but the one towards the world.
+pub(super) async fn create(
     docker: &Docker,
     plan: &Plan,
-    network: &Network,
     files: &GatewayFiles,
-) -> Result<GatewayHandle, BackendError> {
+) -> Result<(), BackendError> {
     let names = Names::of(&plan.run);
     let api = &docker.engine.api;
     let mut image =
@@ -39,7 +39,17 @@ pub(super) async fn start(
     } else {
         made.map_err(failed(Step::StartGateway))?;
     }
-    // Engines before 25 refuse two networks at creation.
+    Ok(())
+}
+
+/// Starts it on the sandbox's network too. Engines before 25 refuse two networks
+/// at creation.
+pub(super) async fn start(
+    docker: &Docker,
+    plan: &Plan,
+    network: &Network,
+) -> Result<GatewayHandle, BackendError> {
+    let names = Names::of(&plan.run);
     let inner = NetworkConnectRequest {
         container: names.gateway.clone(),
         endpoint_config: Some(EndpointSettings {

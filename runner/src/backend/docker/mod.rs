@@ -99,12 +99,15 @@ impl Backend for Docker {
         Names::of(&plan.run).resources(plan)
     }
 
-    async fn connect(&self, plan: &Plan) -> Result<Network, BackendError> {
+    async fn connect(&self, plan: &Plan, files: &GatewayFiles) -> Result<Network, BackendError> {
         // A rule we may not set is not relied upon.
         let firewall = tokio::task::spawn_blocking(firewall::ensure);
-        let (network, egress, _) =
-            tokio::join!(network::make(self, &plan.run), egress::ensure(self), firewall);
-        egress?;
+        let gateway = async {
+            egress::ensure(self).await?;
+            gateway::create(self, plan, files).await
+        };
+        let (network, gateway, _) = tokio::join!(network::make(self, &plan.run), gateway, firewall);
+        gateway?;
         network
     }
 
@@ -112,9 +115,9 @@ impl Backend for Docker {
         &self,
         plan: &Plan,
         network: &Network,
-        files: &GatewayFiles,
+        _: &GatewayFiles,
     ) -> Result<GatewayHandle, BackendError> {
-        gateway::start(self, plan, network, files).await
+        gateway::start(self, plan, network).await
     }
 
     async fn create(

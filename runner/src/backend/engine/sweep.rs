@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use bollard::models::ContainerSummary;
 use bollard::query_parameters::{
     ListContainersOptionsBuilder, ListNetworksOptionsBuilder, ListVolumesOptionsBuilder,
     RemoveContainerOptionsBuilder, RemoveVolumeOptionsBuilder,
@@ -18,31 +19,50 @@ use crate::teardown::Resource;
 /// Everything with our label that belongs to a run, in the order to remove it.
 pub(in crate::backend) async fn found(engine: &Engine) -> Result<Vec<Found>, BackendError> {
     let ours = HashMap::from([("label", vec![format!("{MANAGED_BY}={US}")])]);
+    let of_volumes = ListVolumesOptionsBuilder::new().filters(&ours).build();
+    let of_networks = ListNetworksOptionsBuilder::new().filters(&ours).build();
+    let (containers, volumes, networks) = tokio::join!(
+        containers(engine, &ours),
+        engine.api.list_volumes(Some(of_volumes)),
+        engine.api.list_networks(Some(of_networks)),
+    );
+    let volumes = volumes.map_err(engine.failed(Step::List))?;
+    let networks = networks.map_err(engine.failed(Step::List))?;
     let mut found = Vec::new();
-
-    let options = ListContainersOptionsBuilder::new().all(true).filters(&ours).build();
-    let containers =
-        engine.api.list_containers(Some(options)).await.map_err(engine.failed(Step::List))?;
-    for container in containers {
+    for container in containers? {
         let name = container.names.and_then(|names| names.into_iter().next()).unwrap_or_default();
         let name = name.trim_start_matches('/').to_owned();
         let running = container.state == Some(bollard::models::ContainerSummaryStateEnum::RUNNING);
         found.extend(labelled(container.labels, Resource::Container(name), running));
     }
-    let options = ListVolumesOptionsBuilder::new().filters(&ours).build();
-    let volumes =
-        engine.api.list_volumes(Some(options)).await.map_err(engine.failed(Step::List))?;
     for volume in volumes.volumes.unwrap_or_default() {
         found.extend(labelled(Some(volume.labels), Resource::Volume(volume.name), false));
     }
-    let options = ListNetworksOptionsBuilder::new().filters(&ours).build();
-    let networks =
-        engine.api.list_networks(Some(options)).await.map_err(engine.failed(Step::List))?;
     for network in networks {
         let name = network.name.unwrap_or_default();
         found.extend(labelled(network.labels, Resource::Network(name), false));
     }
     Ok(found)
+}
+
+/// Podman has words for states that Docker's interface does not know, for the
+/// moment in which a container changes from one to the other. So it is asked
+/// again.
+async fn containers(
+    engine: &Engine,
+    ours: &HashMap<&str, Vec<String>>,
+) -> Result<Vec<ContainerSummary>, BackendError> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let options = ListContainersOptionsBuilder::new().all(true).filters(ours).build();
+        match engine.api.list_containers(Some(options)).await {
+            Ok(containers) => return Ok(containers),
+            Err(err) if err.to_string().contains("unknown variant") && pause <= LAST_PAUSE => {}
+            Err(err) => return Err(engine.failed(Step::List)(err)),
+        }
+        time::sleep(pause).await;
+        pause *= 2;
+    }
 }
 
 /// What has our label and no run is shared, and stays.

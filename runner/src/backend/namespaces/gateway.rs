@@ -11,6 +11,7 @@ use super::launcher::{say, start};
 use super::layout::{devices, optional};
 use super::{broken, processes};
 use crate::backend::{BackendError, GatewayFiles, GatewayHandle, GatewayLog, Step};
+use crate::image::gateway::PLAIN_COPIES;
 use crate::launch::order::{Jail, Limits, Order, Place};
 use crate::plan::Plan;
 
@@ -96,6 +97,7 @@ fn jail(plan: &Plan, files: &GatewayFiles, names: Vec<String>) -> Jail {
             },
             program: "/gateway".to_owned(),
             arguments,
+            environment: vec![(PLAIN_COPIES.0.to_owned(), PLAIN_COPIES.1.to_owned())],
             ..Order::default()
         },
     }

@@ -21,7 +21,6 @@ pub(super) fn order(
     inside: &Inside,
     network: Option<&Network>,
     groups: &Groups,
-    entered: Vec<PathBuf>,
 ) -> Order {
     let image = (plan.image != HOST).then(|| PathBuf::from(&plan.image));
     let mut places = Vec::new();
@@ -44,7 +43,6 @@ pub(super) fn order(
     Order {
         image,
         places,
-        groups: entered,
         limits: Limits {
             open_files: limits.open_files,
             file_size: limits.disk,
@@ -258,7 +256,7 @@ mod tests {
             protected: vec![("/w/.git".into(), "/workspace/.git".to_owned())],
             ..Inside::default()
         };
-        let order = order(&plan, &inside, None, &Groups::default(), Vec::new());
+        let order = order(&plan, &inside, None, &Groups::default());
         (plan, order)
     }
 

@@ -93,12 +93,15 @@ impl Namespaces {
     /// Starts a launcher and lets it make the ground of `plan`.
     async fn begin(&self, plan: &Plan, step: Step) -> Result<Run, BackendError> {
         let failed = |err: io::Error| broken(step, err);
+        let groups = self.groups.make(&plan.run, &plan.limits);
+        let groups = groups.map_err(|err| broken(Step::Create, err))?;
         let mut launcher = Launcher::start(&self.launcher).map_err(failed)?;
         processes::remember(&plan.run, Role::Launcher, Some(launcher.pid)).map_err(failed)?;
         let doors = plan.network.as_ref().map(|network| plantings(&network.ports));
         let ground = Ground {
             user: plan.user.uid,
             group: plan.user.gid,
+            groups,
             doors: doors.unwrap_or_default(),
             session: plan.session.is_some(),
         };
@@ -154,7 +157,7 @@ impl Backend for Namespaces {
         gateway.into_iter().chain([Resource::Container(names.sandbox)]).collect()
     }
 
-    async fn connect(&self, plan: &Plan) -> Result<Network, BackendError> {
+    async fn connect(&self, plan: &Plan, _: &GatewayFiles) -> Result<Network, BackendError> {
         let begun = self.begin(plan, Step::MakeNetwork).await?;
         let name = Names::of(&plan.run).sandbox;
         self.runs.lock().await.insert(name.clone(), begun);
@@ -197,8 +200,7 @@ impl Backend for Namespaces {
         let Run::Begun { mut launcher } = begun else {
             return Err(failed(io::Error::other("there is one already")));
         };
-        let entered = self.groups.make(&plan.run, &plan.limits).map_err(failed)?;
-        let order = layout::order(plan, inside, network, &self.groups, entered);
+        let order = layout::order(plan, inside, network, &self.groups);
         launcher.voice.say(&order).await.map_err(failed)?;
         match launcher.hear().await.map_err(failed)? {
             Some((Report::Streams, streams)) => {

@@ -139,7 +139,7 @@ impl Backend for Podman {
         made
     }
 
-    async fn connect(&self, plan: &Plan) -> Result<Network, BackendError> {
+    async fn connect(&self, plan: &Plan, _: &GatewayFiles) -> Result<Network, BackendError> {
         network::make(self, &plan.run).await
     }
 

@@ -130,10 +130,13 @@ fn own_address() -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// Somebody else has that subnet: another run, or a network of the host's.
+/// Somebody else has that subnet: another run, or a network of the host's. Or
+/// Podman could not tell, because an interface went while it looked at all of
+/// them.
 fn is_taken(err: &LibpodError) -> bool {
+    const SAID: [&str; 3] = ["already used", "overlap", "no such network interface"];
     let said = err.to_string();
-    err.status().is_some() && (said.contains("already used") || said.contains("overlap"))
+    err.status().is_some() && SAID.iter().any(|one| said.contains(one))
 }
 
 /// Enough for a machine full of sandboxes, and an end.
