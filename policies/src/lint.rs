@@ -114,6 +114,11 @@ impl Policy {
             let instead = "use it to learn what a run needs, then write `mode: enforce`".to_owned();
             findings.push(self.whole("observing", message, instead));
         }
+        if self.scan.is_written {
+            let message = "`scan` changes nothing yet: no gateway looks into bodies".to_owned();
+            let instead = "do not rely on it; allow fewer hosts and methods".to_owned();
+            findings.push(self.whole("not-in-force", message, instead));
+        }
     }
 
     fn whole(&self, code: &'static str, message: String, instead: String) -> Finding {

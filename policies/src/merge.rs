@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::compile::{Layer, covers};
 use crate::decide::Rules;
 use crate::document::{
-    Mode, NetLimitsSection, OverridesSection, ProcSection, ScanAction, Workspace,
+    Mode, NetLimitsSection, OverridesSection, ProcSection, ScanAction, ScanSection, Workspace,
 };
 use crate::names::RelativePath;
 use crate::pattern::HostPattern;
@@ -57,6 +57,10 @@ pub(crate) fn merge(layers: Vec<Layer>) -> Result<Policy, globset::Error> {
                 .unwrap_or(ScanAction::Deny),
             patterns: strictest(layers.iter().map(|layer| layer.document.scan.patterns))
                 .unwrap_or(ScanAction::Report),
+            is_written: layers
+                .iter()
+                .map(|layer| &layer.document.scan)
+                .any(ScanSection::is_written),
         },
         approvals: Approvals {
             timeout: strictest(layers.iter().map(|layer| layer.document.approvals.timeout))

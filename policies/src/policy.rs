@@ -110,6 +110,8 @@ pub enum Carried {
 pub struct Scan {
     pub secrets: ScanAction,
     pub patterns: ScanAction,
+    /// Somebody wrote it, and may rely on it.
+    pub is_written: bool,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -278,6 +278,12 @@ pub struct ScanSection {
     pub patterns: Option<ScanAction>,
 }
 
+impl ScanSection {
+    pub(crate) fn is_written(&self) -> bool {
+        self.secrets.is_some() || self.patterns.is_some()
+    }
+}
+
 /// What happens when something is found.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd)]
 #[serde(rename_all = "lowercase")]

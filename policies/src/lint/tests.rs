@@ -102,6 +102,17 @@ fn switches_that_surprise_are_flagged() {
 }
 
 #[test]
+fn what_is_not_built_yet_is_flagged() {
+    check_whole(
+        "version: 1\nscan: {patterns: deny}\n",
+        expect![
+            "p: not-in-force: `scan` changes nothing yet: no gateway looks into bodies; do not rely on it; allow fewer hosts and methods"
+        ],
+    );
+    check_whole("version: 1\n", expect![""]);
+}
+
+#[test]
 fn a_package_rule_without_a_registry_is_flagged() {
     check(
         "allow: [{pip: [requests]}]",
