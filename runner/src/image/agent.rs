@@ -3,29 +3,54 @@
 //!
 //! The recipe is `compose/images/agent/root-filesystem`, a script that people
 //! can read and run themselves; this runs it and hands what it writes to the
-//! engine, as it comes.
+//! engine, as it comes. What the image says of itself stands in `config` beside
+//! it, so that both ways to build it make the same.
 
+use std::io::Read as _;
 use std::process::{Command, Stdio};
+use std::{env, fs};
 
 use anyhow::{Context as _, bail};
+use audit::Digest;
 use bollard::query_parameters::CreateImageOptionsBuilder;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
-use std::io::Read as _;
 use tokio::sync::mpsc;
 use tokio::task;
 
 const RECIPE: &str = include_str!("../../../compose/images/agent/root-filesystem");
+const CONFIG: &str = include_str!("../../../compose/images/agent/config");
 
-/// Builds the image and gives it `name`.
-pub async fn build(api: &bollard::Docker, name: &str) -> anyhow::Result<()> {
+/// What the image says of itself, a line each.
+///
+/// The last is what `compose/images/agent/build` knows its own images by: the
+/// digest of everything that the recipe is made of.
+pub fn config() -> anyhow::Result<Vec<String>> {
+    let mut recipe = [RECIPE, CONFIG].concat().into_bytes();
+    if let Some(sources) = env::var_os("SLUICE_APT_SOURCES").filter(|named| !named.is_empty()) {
+        let read = fs::read(&sources);
+        recipe.extend(read.with_context(|| {
+            format!("SLUICE_APT_SOURCES names {}, which cannot be read", sources.display())
+        })?);
+    }
+    let recipe = Digest::of(&recipe).to_string();
+    let said = CONFIG
+        .replace("@VERSION@", env!("CARGO_PKG_VERSION"))
+        .replace("@REVISION@", "unknown")
+        .replace("@RECIPE@", recipe.get(..12).unwrap_or_default());
+    Ok(said.lines().map(str::to_owned).collect())
+}
+
+/// Builds the image and gives it `name`, and lets it say `config` of itself.
+pub async fn build(api: &bollard::Docker, name: &str, config: Vec<String>) -> anyhow::Result<()> {
     let (repository, tag) = name.rsplit_once(':').unwrap_or((name, "latest"));
     let (pieces, arriving) = mpsc::channel::<Bytes>(16);
     let recipe = task::spawn_blocking(move || follow(&pieces));
     let arriving = stream::unfold(arriving, |mut arriving| async move {
         arriving.recv().await.map(|piece| (piece, arriving))
     });
-    let options = CreateImageOptionsBuilder::new().from_src("-").repo(repository).tag(tag).build();
+    let options = CreateImageOptionsBuilder::new().from_src("-").repo(repository).tag(tag);
+    let options = options.changes(config).build();
     let body = bollard::body_stream(arriving);
     let mut steps = api.create_image(Some(options), Some(body), None);
     let mut refused = None;

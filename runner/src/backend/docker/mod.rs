@@ -73,7 +73,8 @@ impl Backend for Docker {
     }
 
     async fn build_image(&self, name: &str) -> Result<(), BackendError> {
-        agent::build(&self.engine.api, name).await.map_err(|err| broken(Step::BuildImage, err))
+        let build = async { agent::build(&self.engine.api, name, agent::config()?).await };
+        build.await.map_err(|err| broken(Step::BuildImage, err))
     }
 
     async fn host(&self) -> Result<IpAddr, BackendError> {

@@ -114,7 +114,8 @@ impl Backend for Podman {
 
     async fn build_image(&self, name: &str) -> Result<(), BackendError> {
         let name = our_own(name);
-        let built = agent::build(&self.engine.api, &name).await;
+        // It takes a list of several lines for one. What a run needs it says itself.
+        let built = agent::build(&self.engine.api, &name, Vec::new()).await;
         built.map_err(|err| self.broken(Step::BuildImage, err))
     }
 
