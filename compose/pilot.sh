@@ -47,6 +47,6 @@ fi
 number=$(docker network inspect -f '{{range .IPAM.Config}}{{.Subnet}}{{end}}' "${project}_inside" 2>/dev/null |
     sed -n 's/^198\.19\.\([0-9]*\)\.0\/29$/\1/p')
 if [ -n "$number" ]; then
-    SLUICE_NUMBER=$number
-    export SLUICE_NUMBER
+    PILOT_NUMBER=$number
+    export PILOT_NUMBER
 fi

@@ -271,19 +271,23 @@ mod tests {
         assert_eq!(by_engine, by_compiler);
     }
 
-    /// `UPDATE_EXPECT=1` writes it.
+    /// `UPDATE_EXPECT=1` writes them.
     #[test]
-    fn the_file_for_compose_is_this_very_list() {
-        let mut profile: Value = serde_json::from_str(&profile()).unwrap();
-        // One file for every machine: an engine finds its own in the map.
-        profile.as_object_mut().unwrap().remove("architectures");
-        profile["archMap"] = ["SCMP_ARCH_AARCH64", "SCMP_ARCH_X86_64"]
-            .map(|name| json!({ "architecture": name, "subArchitectures": [] }))
-            .to_vec()
-            .into();
-        let text = format!("{}\n", serde_json::to_string_pretty(&profile).unwrap());
-        expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/../compose/seccomp.json")]
-            .assert_eq(&text);
+    fn the_files_for_compose_are_these_very_lists() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../compose");
+        for (profile, file) in
+            [(profile(), "seccomp.json"), (gateway_profile(), "seccomp-gateway.json")]
+        {
+            let mut profile: Value = serde_json::from_str(&profile).unwrap();
+            // One file for every machine: an engine finds its own in the map.
+            profile.as_object_mut().unwrap().remove("architectures");
+            profile["archMap"] = ["SCMP_ARCH_AARCH64", "SCMP_ARCH_X86_64"]
+                .map(|name| json!({ "architecture": name, "subArchitectures": [] }))
+                .to_vec()
+                .into();
+            let text = format!("{}\n", serde_json::to_string_pretty(&profile).unwrap());
+            expect_file![format!("{folder}/{file}")].assert_eq(&text);
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What can be said of the pilot's files without starting it.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -109,6 +110,125 @@ fn both_recipes_of_the_agents_image_install_the_same() {
     let base = ["debianutils", "libc-bin", "base-files", "dash"];
     for package in packages.iter().filter(|name| !base.contains(name)) {
         assert!(dockerfile.split_whitespace().any(|word| word == *package), "{package}");
+    }
+}
+
+/// A folder with the recipe of the agent's image, on a machine whose engine only
+/// writes down what it is asked for and whose packages are two.
+struct Workshop(tempfile::TempDir);
+
+impl Workshop {
+    fn new(latest_is: &str) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("compose/images/agent");
+        fs::create_dir_all(&folder).unwrap();
+        fs::copy(clone().join("Cargo.toml"), home.path().join("Cargo.toml")).unwrap();
+        for name in ["build", "config", "root-filesystem"] {
+            fs::copy(clone().join("compose/images/agent").join(name), folder.join(name)).unwrap();
+        }
+        fs::write(folder.join("packages.lock"), "one 1.0 all\ntwo 2.0 all\n").unwrap();
+        let workshop = Self(home);
+        workshop.program(
+            "docker",
+            &format!(
+                "[ \"$1\" != image ] || {{ {latest_is}; exit; }}; printf '%s\\n' \"$@\" >>asked"
+            ),
+        );
+        workshop.program(
+            "mmdebstrap",
+            "mkdir -p var/lib/dpkg; printf 'Package: %s\\nVersion: %s\\nArchitecture: all\\n\\n' \
+             one 1.0 two 2.1 >var/lib/dpkg/status; tar -c ./var",
+        );
+        workshop
+    }
+
+    fn program(&self, name: &str, script: &str) {
+        let path = self.0.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn build(&self, arguments: &[&str]) -> Said {
+        let path = format!("{}:{}", self.0.path().display(), std::env::var("PATH").unwrap());
+        let mut command = Command::new(self.0.path().join("compose/images/agent/build"));
+        command.args(arguments).env("PATH", path).current_dir(self.0.path());
+        Said::of(command.env_remove("SLUICE_APT_SOURCES").output().unwrap())
+    }
+
+    fn asked(&self) -> String {
+        fs::read_to_string(self.0.path().join("asked")).unwrap_or_default()
+    }
+}
+
+#[test]
+fn packages_other_than_the_pinned_are_named_and_refused_where_that_is_asked_for() {
+    let workshop = Workshop::new("false");
+    let said = workshop.build(&["--pinned"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.stderr.contains("1 packages are other"), "{said:?}");
+    assert!(said.stderr.contains("two 2.0 all") && said.stderr.contains("two 2.1 all"), "{said:?}");
+    assert_eq!(workshop.asked(), "", "nothing was made of them");
+
+    let said = workshop.build(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.stderr.contains("two 2.1 all") && workshop.asked().contains("import"), "{said:?}");
+
+    assert_eq!(workshop.build(&["--lock"]).code, 0);
+    assert_eq!(workshop.build(&["--pinned"]).code, 0, "they are the pinned ones now");
+}
+
+#[test]
+fn an_image_of_your_own_is_left_alone() {
+    for latest_is in ["echo '<no value>'", "echo"] {
+        let workshop = Workshop::new(latest_is);
+        let said = workshop.build(&[]);
+        assert_eq!((said.code, said.stdout.as_str()), (0, "sluice/agent:latest"), "{said:?}");
+        assert!(said.stderr.contains("of your own") && workshop.asked().is_empty(), "{said:?}");
+    }
+    let workshop = Workshop::new("echo an-older-recipe");
+    assert_eq!(workshop.build(&[]).code, 0);
+    assert!(workshop.asked().contains("import"), "ours of another day is made anew");
+}
+
+#[test]
+fn both_ways_to_build_the_agents_image_say_the_same_of_it() {
+    let workshop = Workshop::new("false");
+    assert_eq!(workshop.build(&[]).code, 0);
+    let asked = workshop.asked();
+    let mut by_script = asked.lines().skip_while(|line| *line != "--change").collect::<Vec<_>>();
+    by_script.retain(|line| *line != "--change");
+    let by_program = runner::image::agent::config().unwrap();
+    assert!(by_program.last().unwrap().starts_with("LABEL sluice.recipe="), "{by_program:?}");
+    for (script, program) in by_script.iter().zip(&by_program) {
+        let is_revision = program.contains("image.revision");
+        assert!(script == program || is_revision, "{script:?} {program:?}");
+    }
+    let dockerfile = fs::read_to_string(clone().join("compose/images/agent/Dockerfile")).unwrap();
+    for line in by_program.iter().filter(|line| !line.contains("sluice.recipe")) {
+        let word = line.trim_start_matches("LABEL ").split(['=', ' ']).next().unwrap();
+        assert!(dockerfile.contains(word), "the Dockerfile has no {word}");
+    }
+}
+
+#[test]
+fn a_list_of_the_agents_packages_can_be_had() {
+    if !can_run() || !is_installed("mmdebstrap") {
+        return;
+    }
+    let images = clone().join("compose/images");
+    let built = Said::of(Command::new(images.join("agent/build")).output().unwrap());
+    assert_eq!(built.code, 0, "{built:?}");
+    let said = Said::of(Command::new(images.join("sbom")).arg("agent").output().unwrap());
+    assert_eq!(said.code, 0, "{said:?}");
+    let list: Value = serde_json::from_str(&said.stdout).unwrap();
+    let names: Vec<&str> = list["components"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    for package in ["python3", "nodejs", "git", "curl", "libc6"] {
+        assert!(names.contains(&package), "{package}: {names:?}");
     }
 }
 

@@ -26,7 +26,9 @@ fn a_team_tries_it_and_a_reviewer_reads_what_happened() {
     if !can_run() {
         return;
     }
-    let mut pilot = Pilot::up("a", &[]);
+    let mut pilot = Pilot::from_clone("a", &[]);
+    what_it_says_to_try_does_what_it_says(&pilot);
+    the_containers_are_confined_as_a_runs_are(&pilot);
     what_is_allowed_passes_over_http1_and_http2(&pilot);
     what_is_not_is_refused_with_a_reason(&pilot);
     programs_that_ignore_the_proxy_are_caught(&pilot);
@@ -37,10 +39,47 @@ fn a_team_tries_it_and_a_reviewer_reads_what_happened() {
     neither_key_nor_log_nor_secrets_are_inside(&pilot);
     only_what_was_allowed_arrived(&pilot);
     a_policy_is_swapped_without_a_restart(&pilot);
+    other_settings_are_another_gateway(&pilot);
     a_second_one_stands_beside_it_and_neither_reaches_the_other(&pilot);
     the_reviewer_finds_a_whole_log_and_every_refusal(&pilot);
     without_its_gateway_there_is_no_network(&pilot);
     assert_eq!(pilot.down(), "", "nothing is left");
+}
+
+fn what_it_says_to_try_does_what_it_says(pilot: &Pilot) {
+    let shown = |outcome: &str| {
+        let line = pilot.told.lines().find(|line| line.contains(outcome)).unwrap();
+        line.split('#').next().unwrap().trim().to_owned()
+    };
+    pilot.type_in(&shown("# allowed")).assert_says(r#""path": "/hello""#);
+    pilot.type_in(&shown("# refused")).assert_says(r#""code":"no_rule""#).assert_says("hint");
+    pilot
+        .type_in(&format!("echo 'id -un' | {}", shown("# look around").replace("exec", "exec -T")))
+        .assert_says("agent");
+}
+
+/// What questions from inside do not tell apart, because another wall stands
+/// behind it.
+fn the_containers_are_confined_as_a_runs_are(pilot: &Pilot) {
+    for (service, list) in [("sandbox", "seccomp.json"), ("gateway", "seccomp-gateway.json")] {
+        let options = docker(&[
+            "inspect",
+            "-f",
+            "{{range .HostConfig.SecurityOpt}}{{println .}}{{end}}",
+            &pilot.container(service),
+        ]);
+        let found = options.lines().find_map(|line| line.strip_prefix("seccomp=")).unwrap();
+        let found: serde_json::Value = serde_json::from_str(found).unwrap();
+        let file = fs::read(pilot::clone().join("compose").join(list)).unwrap();
+        assert_eq!(found, serde_json::from_slice::<serde_json::Value>(&file).unwrap(), "{service}");
+    }
+    let network = format!("{}_inside", pilot.project);
+    assert_eq!(docker(&["network", "inspect", "-f", "{{.Internal}}", &network]), "true");
+    let third = pilot.address(0);
+    let bridge = format!("slc-c{}", third.split('.').nth(2).unwrap());
+    let listed = Command::new("ip").args(["-4", "-o", "addr", "show", &bridge]).output().unwrap();
+    assert!(listed.status.success(), "{bridge} is there: {listed:?}");
+    assert!(listed.stdout.is_empty(), "no address of the host on {bridge}: {listed:?}");
 }
 
 fn what_is_allowed_passes_over_http1_and_http2(pilot: &Pilot) {
@@ -231,7 +270,7 @@ fn neither_key_nor_log_nor_secrets_are_inside(pilot: &Pilot) {
 
 fn only_what_was_allowed_arrived(pilot: &Pilot) {
     let arrived = pilot.arrived();
-    assert_eq!(arrived.len(), 6, "{arrived:?}");
+    assert_eq!(arrived.len(), 7, "{arrived:?}");
     for request in arrived {
         assert_eq!(request["host"], "api.pilot.test", "{request}");
         assert_ne!(request["method"], "DELETE", "{request}");
@@ -246,17 +285,38 @@ fn a_policy_is_swapped_without_a_restart(pilot: &Pilot) {
     fs::write(file.with_extension("new"), wider).unwrap();
     fs::rename(file.with_extension("new"), &file).unwrap();
     let reloaded = pilot.script("up", &["--reload"]);
+    assert_eq!(reloaded.code, 0, "{reloaded:?}");
     reloaded.assert_says("policy loaded");
     pilot.curl(&["https://other.pilot.test/"]).assert_ends(" 200");
     fs::write(&file, "version: 1\nnet: {enabled: true, alow: []}\n").unwrap();
-    pilot.script("up", &["--reload"]).assert_says("the policy was refused");
+    let refused = pilot.script("up", &["--reload"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    refused.assert_says("the policy was refused").assert_says("alow");
     pilot.curl(&["https://other.pilot.test/"]).assert_ends(" 200");
+    fs::write(&file, policy).unwrap();
+}
+
+/// Nothing in the compose file changes with them, and still `compose/up` heeds
+/// them; nothing that was recorded is lost.
+fn other_settings_are_another_gateway(pilot: &Pilot) {
+    let before = pilot.container("gateway");
+    assert_eq!(pilot.script("up", &[]).code, 0);
+    assert_eq!(pilot.container("gateway"), before, "the same settings are the same gateway");
+    let file = pilot.settings().join("gateway.yaml");
+    let settings = fs::read_to_string(&file).unwrap();
+    fs::write(&file, settings.replace("run: pilot", "run: renamed")).unwrap();
+    let again = pilot.script("up", &[]);
+    assert_eq!(again.code, 0, "{again:?}");
+    assert_ne!(pilot.container("gateway"), before);
+    pilot.curl(&["https://api.pilot.test/renamed"]).assert_ends(" 200");
+    let review = pilot.script("review", &[]);
+    review.assert_says("/audit: whole").assert_says("renamed").assert_says("/v1/widgets");
 }
 
 /// Another image, another command, another network.
 fn a_second_one_stands_beside_it_and_neither_reaches_the_other(pilot: &Pilot) {
     let Some(image) = image() else { return };
-    let changed = [("SLUICE_IMAGE", image), ("SLUICE_COMMAND", "sleep 3600")];
+    let changed = [("PILOT_IMAGE", image), ("PILOT_COMMAND", "sleep 3600")];
     let mut second = Pilot::up("b", &changed);
     assert_ne!(pilot.address(2), second.address(2));
     let targets = [(second.address(2), 3128), (second.address(2), 443), (second.address(131), 443)];

@@ -18,6 +18,8 @@ pub(crate) struct Pilot {
     settings: Vec<(&'static str, String)>,
     /// A copy of the settings, for tests to change.
     home: TempDir,
+    /// What `compose/up` said.
+    pub(crate) told: String,
     down: bool,
 }
 
@@ -49,8 +51,20 @@ pub(crate) fn clone() -> PathBuf {
 }
 
 impl Pilot {
-    /// `compose/up`, with `changed` in place of what `.env` says.
+    /// `compose/up`, with `changed` in place of what `.env` says and with the
+    /// programs that are there.
     pub(crate) fn up(name: &str, changed: &[(&'static str, &str)]) -> Self {
+        let mut all = vec![
+            ("SLUICE_PROGRAM", env!("CARGO_BIN_EXE_sluice-under-test")),
+            ("SLUICE_GATEWAY_PROGRAM", env!("CARGO_BIN_EXE_sluice-gateway-under-test")),
+            ("SLUICE_STANDIN_PROGRAM", env!("CARGO_BIN_EXE_sluice-standin-under-test")),
+        ];
+        all.extend(changed);
+        Self::from_clone(name, &all)
+    }
+
+    /// `compose/up` as it is typed after cloning: it builds its programs too.
+    pub(crate) fn from_clone(name: &str, changed: &[(&'static str, &str)]) -> Self {
         let home = TempDir::new().unwrap();
         let settings = home.path().join("settings");
         fs::create_dir(&settings).unwrap();
@@ -59,29 +73,36 @@ impl Pilot {
         }
         let process = std::process::id();
         let mut all = vec![
-            ("SLUICE_SETTINGS", settings.display().to_string()),
+            ("PILOT_SETTINGS", settings.display().to_string()),
             // Where nobody else who tests begins.
-            ("SLUICE_NUMBER", (64 + process % 56).to_string()),
-            ("SLUICE_PROGRAM", env!("CARGO_BIN_EXE_sluice-under-test").to_owned()),
-            ("SLUICE_GATEWAY_PROGRAM", env!("CARGO_BIN_EXE_sluice-gateway-under-test").to_owned()),
-            ("SLUICE_STANDIN_PROGRAM", env!("CARGO_BIN_EXE_sluice-standin-under-test").to_owned()),
+            ("PILOT_NUMBER", (64 + process % 56).to_string()),
         ];
         all.extend(changed.iter().map(|(name, value)| (*name, (*value).to_owned())));
         let project = format!("sluice-test-{process}-{name}");
-        let pilot = Self { project, settings: all, home, down: false };
+        let mut pilot = Self { project, settings: all, home, told: String::new(), down: false };
         let started = pilot.script("up", &[]);
         assert!(started.code == 0, "{}{}", started.stdout, started.stderr);
         assert!(started.stdout.contains("compose/review"), "it says what to do next: {started:?}");
+        pilot.told = started.stdout;
         pilot
     }
 
     /// One of the three commands.
     pub(crate) fn script(&self, name: &str, arguments: &[&str]) -> Said {
         let mut command = Command::new("timeout");
-        command.arg("400").arg(clone().join("compose").join(name)).args(["-p", &self.project]);
+        command.arg("1800").arg(clone().join("compose").join(name)).args(["-p", &self.project]);
         command.args(arguments).current_dir(self.home.path());
         command.envs(self.settings.iter().map(|(name, value)| (name, value)));
         Said::of(command.output().unwrap())
+    }
+
+    /// What a person types in the folder of compose files, at a terminal.
+    pub(crate) fn type_in(&self, line: &str) -> Said {
+        let terminal =
+            "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+        let mut command = Command::new("timeout");
+        command.args(["60", "python3", "-c", terminal, "sh", "-c", line]);
+        Said::of(command.current_dir(clone().join("compose")).output().unwrap())
     }
 
     pub(crate) fn settings(&self) -> PathBuf {
