@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
 
 use runner::standin::{Setup, Standin};
 use tests::available::is_installed;
@@ -76,6 +78,17 @@ fn every_command_of_the_first_page_can_be_typed() {
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(![2, 125, 126, 127].contains(&code), "sluice {line}: {code}\n{told}");
     }
+}
+
+/// As the first page says to have it everywhere.
+#[test]
+fn a_link_to_the_command_is_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("sluice");
+    symlink(crate::pages::root().join("sluice"), &link).unwrap();
+    let said = Command::new(link).arg("--version").current_dir(folder.path()).output().unwrap();
+    let printed = String::from_utf8_lossy(&said.stdout);
+    assert!(printed.starts_with("sluice "), "{printed}{}", String::from_utf8_lossy(&said.stderr));
 }
 
 /// Somebody with Docker, with the image that is used when none
