@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use tests::world::policy;
-use tests::{Peer, Plan, Way, World, until};
+use tests::{Peer, Plan, Way, World, until, within};
 
 fn signal(world: &World, name: &str) {
     let told = Command::new("kill").args([&format!("-{name}"), &world.pid().to_string()]).status();
@@ -75,9 +75,14 @@ async fn told_to_read_its_policy_again_it_does() {
     let wider = policy(&["{host: allowed.test}", "{host: new.test}"]);
     std::fs::write(world.folder().join("sandbox.policy.yaml"), wider).unwrap();
     signal(&world, "HUP");
-    until("the new policy", || (world.audit.of_kind("policy_loaded").len() == 2).then_some(()))
-        .await;
-    world.sandbox.get("https://new.test/").await.assert_relayed(200);
+    // Recorded first, and in force a moment later.
+    within("the new policy", async {
+        while world.sandbox.get("https://new.test/").await.status != 200 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert_eq!(world.audit.of_kind("policy_loaded").len(), 2);
     world.end().await;
 }
 
