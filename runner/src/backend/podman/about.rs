@@ -39,10 +39,6 @@ struct Version {
 }
 
 impl About {
-    pub(super) fn rootless(&self) -> bool {
-        self.host.security.rootless
-    }
-
     pub(super) fn version(&self) -> &str {
         &self.version.version
     }
@@ -53,6 +49,13 @@ impl About {
         let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
         if major.is_none_or(|major| major < OLDEST) {
             return Some(format!("this is Podman {version}; it takes {OLDEST} or newer"));
+        }
+        // It shares interfaces and firewall with Docker then, and is not what was
+        // measured.
+        if !self.host.security.rootless {
+            let why = "it runs as root, and only Podman without root is known to keep a sandbox in; \
+                       use it as another user, or take `--backend docker` or `namespaces`";
+            return Some(why.to_owned());
         }
         // Older ones have another, whose internal networks nobody has measured.
         (self.host.network_backend != "netavark").then(|| {
@@ -76,9 +79,6 @@ impl About {
 
     /// Whether it can limit what this controller counts.
     pub(super) fn limits(&self, controller: &str) -> Ability {
-        if !self.rootless() {
-            return Ability::Enforced;
-        }
         if self.host.cgroup_version != "v2" {
             let why =
                 "without root it needs control groups of version 2, and this machine has version 1";
@@ -132,14 +132,10 @@ mod tests {
     }
 
     #[test]
-    fn root_limits_everything() {
-        assert_eq!(enforced(&about(false, "v1", &[])), [true, true, true]);
-    }
-
-    #[test]
     fn what_nobody_has_measured_is_refused() {
         let mut old = about(true, "v2", &[]);
         assert_eq!(old.unfit(), None);
+        assert!(about(false, "v2", &[]).unfit().unwrap().contains("as root"));
         old.host.network_backend = "cni".to_owned();
         assert!(old.unfit().unwrap().contains("netavark"));
         old.version.version = "3.4.4".to_owned();

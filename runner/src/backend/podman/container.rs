@@ -13,12 +13,13 @@ use crate::plan::{RunId, UserIds};
 
 /// A container as nobody should be without asking: no capability, no way to gain
 /// one, nothing to write to, nothing kept of what it prints.
-pub(super) fn closed(podman: &Podman, name: &str, run: &RunId, user: UserIds) -> Value {
+pub(super) fn closed(name: &str, run: &RunId, user: UserIds) -> Value {
     json!({
         "name": name,
         "labels": labels(run),
         "user": format!("{}:{}", user.uid, user.gid),
-        "userns": userns(podman),
+        // The caller inside is the caller outside: files are whose they are.
+        "userns": {"nsmode": "keep-id"},
         "cgroupns": {"nsmode": "private"},
         "ipcns": {"nsmode": "private"},
         "pidns": {"nsmode": "private"},
@@ -38,12 +39,6 @@ pub(super) fn closed(podman: &Podman, name: &str, run: &RunId, user: UserIds) ->
         "log_configuration": {"driver": "none"},
         "remove": false,
     })
-}
-
-/// Without root, the caller inside is the caller outside: files are whose they
-/// are. As root there is nothing to translate.
-fn userns(podman: &Podman) -> Value {
-    json!({"nsmode": if podman.about.rootless() { "keep-id" } else { "host" }})
 }
 
 /// Adds to a container's words, one by one.

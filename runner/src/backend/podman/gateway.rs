@@ -60,7 +60,7 @@ fn container(
     files: &GatewayFiles,
     names: &Names,
 ) -> Value {
-    let mut wanted = closed(podman, &names.gateway, &plan.run, files.user);
+    let mut wanted = closed(&names.gateway, &plan.run, files.user);
     let files_open = plan.limits.open_files;
     let mut words = vec!["--config".to_owned(), "/settings/gateway.yaml".to_owned()];
     words.extend(plan.gateway_life());

@@ -191,11 +191,8 @@ impl Backend for Podman {
 
     async fn remove(&self, resource: &Resource) -> Result<(), BackendError> {
         let work = match resource {
-            Resource::Container(name) if self.about.rootless() => self.work_of(name).await,
-            Resource::Container(_)
-            | Resource::Folder(_)
-            | Resource::Network(_)
-            | Resource::Volume(_) => None,
+            Resource::Container(name) => self.work_of(name).await,
+            Resource::Folder(_) | Resource::Network(_) | Resource::Volume(_) => None,
         };
         sweep::remove(&self.engine, resource).await?;
         if let Some(work) = work {

@@ -104,20 +104,13 @@ fn egress(third: u8) -> Value {
     })
 }
 
-/// Where gateways see this machine. Without root their network is in a namespace
-/// whose way out is a process on the host, so it is the host's own address.
+/// Where gateways see this machine. Their network is in a namespace whose way out
+/// is a process on the host, so it is the host's own address.
 pub(super) async fn host(podman: &Podman) -> Result<IpAddr, BackendError> {
-    let broken = |err: anyhow::Error| podman.broken(Step::MakeNetwork, err);
     ensure_egress(podman).await?;
-    if podman.about.rootless() {
-        return own_address()
-            .context("this machine has no address that a gateway could see")
-            .map_err(broken);
-    }
-    let found = podman.libpod.get(&format!("/networks/{EGRESS}/json")).await;
-    let found = found.map_err(|err| broken(err.into()))?;
-    let address = found.pointer("/subnets/0/gateway").and_then(Value::as_str).unwrap_or_default();
-    address.parse().with_context(|| format!("its bridge has no address: {found}")).map_err(broken)
+    own_address()
+        .context("this machine has no address that a gateway could see")
+        .map_err(|err| podman.broken(Step::MakeNetwork, err))
 }
 
 #[expect(

@@ -61,7 +61,7 @@ pub(super) async fn create(
 }
 
 fn container(podman: &Podman, plan: &Plan, network: Option<&Network>, names: &Names) -> Value {
-    let mut wanted = closed(podman, &names.sandbox, &plan.run, plan.user);
+    let mut wanted = closed(&names.sandbox, &plan.run, plan.user);
     let limits = &plan.limits;
     let environment: BTreeMap<_, _> = plan.environment.iter().cloned().collect();
     // Podman's own, which say where we are.
