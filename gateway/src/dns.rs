@@ -170,7 +170,8 @@ impl NameServer {
         label: &'static str,
     ) -> Option<Vec<u8>> {
         record.response = Some(Text::constant(reply.response));
-        record.outcome = if reply.refused { Outcome::Refused } else { Outcome::Relayed };
+        let denied = record.decision.verdict == Some(audit::Verdict::Deny);
+        record.outcome = if reply.refused || denied { Outcome::Refused } else { Outcome::Relayed };
         match self.gateway.log.record(record) {
             Ok(_) => {
                 self.gateway.metrics.question(label, reply.response);
@@ -189,6 +190,10 @@ impl NameServer {
         let loaded = self.gateway.policy.load();
         let mut decision =
             audit::Decision { policy: Some(loaded.hash.clone()), ..Default::default() };
+        // Whoever asks for us has found us.
+        if name == OWN_NAME {
+            return decision;
+        }
         let host = match Host::parse(name) {
             Ok(host) => host,
             Err(err) => {
@@ -261,6 +266,8 @@ async fn read_message(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(message))
 }
 
+/// What sandboxes call their gateway.
+const OWN_NAME: &str = "gateway.sluice";
 /// A question is a name of 255 bytes and little else.
 const MOST_BYTES: usize = 4096;
 /// TCP is for the rare client that will not use UDP.

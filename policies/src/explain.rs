@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::decide::Admission;
+use crate::method::Method;
 use crate::policy::Policy;
 use crate::rule::{Carries, Rule, Shape};
 use crate::target::Scheme;
@@ -68,16 +69,17 @@ impl Policy {
         Explanation {
             because: because(&decision),
             near_misses: if denied { self.near_misses(asked) } else { Vec::new() },
-            would_allow: denied.then(|| narrowest_rule(asked)),
+            would_allow: denied.then(|| narrowest_rule(asked, None)),
             but,
             decision,
         }
     }
 
-    /// The smallest entry for `net.allow` that would let a request pass; what a
-    /// refusal tells its reader.
-    pub fn hint(asked: &Asked) -> String {
-        narrowest_rule(asked)
+    /// The smallest entry for `net.allow` that would let a request pass, also one
+    /// that asks the server for another method by a header; what a refusal tells
+    /// its reader.
+    pub fn hint(asked: &Asked, overridden: Option<Method>) -> String {
+        narrowest_rule(asked, overridden)
     }
 
     fn near_misses(&self, asked: &Asked) -> Vec<NearMiss<'_>> {
@@ -146,7 +148,7 @@ fn lacking(shape: &Shape, asked: &Asked) -> &'static str {
 }
 
 /// One entry in flow form, ready to paste below `net.allow`.
-fn narrowest_rule(asked: &Asked) -> String {
+fn narrowest_rule(asked: &Asked, overridden: Option<Method>) -> String {
     let target = &asked.target;
     let mut entry = format!("{{host: {}", quoted(&target.destination.host.to_string()));
     let mut add =
@@ -160,7 +162,9 @@ fn narrowest_rule(asked: &Asked) -> String {
     if asked.websocket {
         add("websocket: true".to_owned());
     } else {
-        add(format!("methods: [{}]", asked.method.as_str()));
+        let other = overridden.filter(|other| *other != asked.method);
+        let other = other.map(|other| format!(", {other}")).unwrap_or_default();
+        add(format!("methods: [{}{other}]", asked.method.as_str()));
     }
     // A `*` in the path would read as a wildcard, which is wider than the path
     // itself but still the narrowest that can be written.

@@ -50,7 +50,9 @@ async fn start(stage: &Stage, settings: config::Dns) -> (Arc<NameServer>, Socket
 async fn every_name_is_answered_with_the_address_that_was_asked_and_recorded() {
     let stage = Stage::new(ALLOWED_TEST);
     let (_server, at) = start(&stage, SETTINGS).await;
-    for name in ["allowed.test.", "c2VjcmV0.evil.test.", "127.0.0.1.", "a b.test."] {
+    for name in
+        ["gateway.sluice.", "allowed.test.", "c2VjcmV0.evil.test.", "127.0.0.1.", "a b.test."]
+    {
         let reply = ask_udp(at, &question(name, RecordType::A)).await;
         let addresses: Vec<_> =
             reply.answers.iter().map(|record| record.data.to_string()).collect();
@@ -61,16 +63,17 @@ async fn every_name_is_answered_with_the_address_that_was_asked_and_recorded() {
         .iter()
         .map(|event| {
             let field = |name: &str| event.get(name).and_then(|v| v.as_str()).unwrap_or("-");
-            let fields =
-                ["dns.question.name", "dns.response_code", "sluice.verdict", "sluice.reason"];
-            fields.map(field).join(" ")
+            let decided =
+                ["sluice.outcome", "sluice.verdict", "sluice.reason"].map(field).join(" ");
+            format!("{} {} {decided}", field("dns.question.name"), field("dns.response_code"))
         })
         .collect();
     expect_test::expect![[r#"
-        allowed.test NOERROR - -
-        c2vjcmv0.evil.test NOERROR deny no_rule
-        127.0.0.1 NOERROR deny no_rule
-        a\040b.test NOERROR deny bad_authority"#]]
+        gateway.sluice NOERROR relayed - -
+        allowed.test NOERROR relayed - -
+        c2vjcmv0.evil.test NOERROR refused deny no_rule
+        127.0.0.1 NOERROR refused deny no_rule
+        a\040b.test NOERROR refused deny bad_authority"#]]
     .assert_eq(&told.join("\n"));
 }
 

@@ -25,7 +25,7 @@ impl Denial {
             443 => format!("{}", to.host),
             port => format!("{{host: {}, port: {port}}}", quoted(&to.host.to_string())),
         };
-        Self::new(decision, &to.to_string(), || Some(entry))
+        Self::new(decision, &format!("`{to}`"), || Some(entry))
     }
 
     /// A request was denied.
@@ -35,7 +35,13 @@ impl Denial {
         to: &Destination,
         request: &Request<'_>,
     ) -> Self {
-        let what = format!("{} {scheme}://{to}{}", request.method, request.path);
+        let mut what = format!("`{} {scheme}://{to}{}`", request.method, request.path);
+        if let Some(other) = request.overridden.filter(|other| *other != request.method) {
+            what.push_str(&format!(", by a header {other},"));
+        }
+        if request.websocket {
+            what.push_str(" as a WebSocket");
+        }
         Self::new(decision, &what, || narrowest_entry(scheme, to, request))
     }
 
@@ -46,22 +52,22 @@ impl Denial {
         let (verdict, detail, hint) = match (decision.reason, decision.verdict) {
             (Reason::NetworkOff, _) => (
                 Verdict::Deny,
-                format!("`{what}` is refused: the network is off"),
+                format!("{what} is refused: the network is off"),
                 Some("a person could set `net.enabled: true` in the policy".to_owned()),
             ),
             (Reason::Rule, policies::Verdict::Ask) => (
                 Verdict::Ask,
-                format!("`{what}` needs a person's approval, and has none{because}"),
+                format!("{what} needs a person's approval, and has none{because}"),
                 entry().map(|entry| format!("a person could add to `net.allow`: {entry}")),
             ),
             (Reason::Rule, _) => (
                 Verdict::Deny,
-                format!("`{what}` is denied by the rule `{}`{because}", rule.unwrap_or_default()),
+                format!("{what} is denied by the rule `{}`{because}", rule.unwrap_or_default()),
                 Some("a deny beats every allow: a person would have to remove the rule".to_owned()),
             ),
             (Reason::NoRule, _) => (
                 Verdict::Deny,
-                format!("`{what}` is not allowed: no rule matches"),
+                format!("{what} is not allowed: no rule matches"),
                 entry().map(|entry| format!("a person could add to `net.allow`: {entry}")),
             ),
         };
@@ -79,7 +85,7 @@ fn narrowest_entry(scheme: Scheme, to: &Destination, request: &Request<'_>) -> O
     };
     let url = format!("{scheme}://{to}{}", request.path);
     let asked = policies::Asked::new(request.method.as_str(), &url).ok()?;
-    Some(Policy::hint(&asked))
+    Some(Policy::hint(&asked, request.overridden))
 }
 
 /// Quotes what YAML's flow style would read otherwise.

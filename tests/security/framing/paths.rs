@@ -116,6 +116,12 @@ async fn a_method_is_judged_as_what_the_server_takes_it_for() {
         let ask = world.sandbox.ask("POST", "https://allowed.test/").header(name, value);
         let reply = ask.body("x").send().await;
         assert_eq!(reply.status, 403, "{name}: {value}: {}", reply.text());
+        if value == "DELETE" {
+            // POST alone is allowed, and a reader has to see what was not.
+            let told = reply.text();
+            assert!(told.contains("by a header DELETE, is not allowed"), "{told}");
+            assert!(told.contains("methods: [POST, DELETE]"), "{told}");
+        }
         world.audit.refused("allowed.test", &reply.code()).await;
     }
     let two = world
