@@ -14,6 +14,14 @@ fail() {
     exit 1
 }
 
+case " $* " in
+*" --help "* | *" -h "*)
+    # What stands at the top of each.
+    sed -n -e '1d' -e '/^#/!q' -e 's/^# \{0,1\}//p' "$0"
+    exit
+    ;;
+esac
+
 # A setting: from the environment, else from .env.
 setting() {
     eval "value=\${$1-}"
@@ -23,14 +31,24 @@ setting() {
 }
 
 project=$(setting COMPOSE_PROJECT_NAME)
-if [ "${1-}" = -p ]; then
-    [ -n "${2-}" ] || fail "-p needs a name"
-    project=$2
-    shift 2
-fi
+left=$#
+while [ "$left" -gt 0 ]; do
+    if [ "$1" = -p ]; then
+        [ "$left" -gt 1 ] || fail "-p needs a name"
+        project=$2 left=$((left - 2))
+        shift 2
+    else
+        set -- "$@" "$1"
+        left=$((left - 1))
+        shift
+    fi
+done
 case $project in
 '' | *[!a-z0-9_-]* | [_-]*) fail "\`$project\` cannot name a pilot: write a-z, 0-9, - and _" ;;
 esac
+# Its gateway says it in every record.
+PILOT_NAME=$project
+export PILOT_NAME
 
 docker version >/dev/null 2>&1 || fail "Docker does not answer; is it installed, running, and may you use it?"
 if docker compose version >/dev/null 2>&1; then
@@ -40,6 +58,20 @@ elif command -v docker-compose >/dev/null 2>&1; then
     compose() { docker-compose -p "$project" "$@"; }
 else
     fail "there is neither \`docker compose\` nor docker-compose"
+fi
+
+# Its container of a service, also one that has ended; nothing if there is none.
+container() {
+    docker ps -aq --filter "label=com.docker.compose.project=$project" --filter "label=com.docker.compose.service=$1" | head -n 1
+}
+is_running() { [ "$(docker inspect -f '{{.State.Running}}' "$1" 2>/dev/null)" = true ]; }
+
+# A pilot of the same name from another clone is not ours to touch.
+stands=$(container gateway)
+if [ -n "$stands" ]; then
+    from=$(docker inspect -f '{{index .Config.Labels "com.docker.compose.project.working_dir"}}' "$stands")
+    [ "$(readlink -f -- "$from")" = "$(readlink -f -- "$here")" ] ||
+        fail "$project was started from $from; go there, or give this one another name with -p NAME"
 fi
 
 # The number of this pilot's networks, if they are there: compose makes them anew

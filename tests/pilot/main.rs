@@ -39,7 +39,9 @@ fn a_team_tries_it_and_a_reviewer_reads_what_happened() {
     neither_key_nor_log_nor_secrets_are_inside(&pilot);
     only_what_was_allowed_arrived(&pilot);
     a_policy_is_swapped_without_a_restart(&pilot);
+    a_mistake_changes_nothing(&pilot);
     other_settings_are_another_gateway(&pilot);
+    another_clone_leaves_it_alone(&pilot);
     a_second_one_stands_beside_it_and_neither_reaches_the_other(&pilot);
     the_reviewer_finds_a_whole_log_and_every_refusal(&pilot);
     without_its_gateway_there_is_no_network(&pilot);
@@ -296,15 +298,61 @@ fn a_policy_is_swapped_without_a_restart(pilot: &Pilot) {
     fs::write(&file, policy).unwrap();
 }
 
+/// Each is told by its name and value, and what ran goes on.
+fn a_mistake_changes_nothing(pilot: &Pilot) {
+    let before = pilot.container("gateway");
+    for (name, value) in [
+        ("PILOT_CPUS", "4096"),
+        ("PILOT_IMAGE", "no-such-image"),
+        ("PILOT_MEMORY", "2GiB"),
+        ("PILOT_SECRETS", "secrets"),
+        ("PILOT_SETTINGS", "./no-such-folder"),
+        ("PILOT_WORKSPACE", "/no-such-folder"),
+    ] {
+        let said = pilot.script_with("up", &[], &[(name, value)]);
+        assert_eq!(said.code, 1, "{said:?}");
+        let told = format!("`{value}`");
+        assert!(said.stderr.contains(name) && said.stderr.contains(&told), "{said:?}");
+    }
+    let file = pilot.settings().join("gateway.yaml");
+    let settings = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{settings}bogus: 1\n")).unwrap();
+    let said = pilot.script("up", &[]);
+    fs::write(&file, settings).unwrap();
+    assert!(said.code == 1 && said.stderr.contains("no field `bogus`"), "{said:?}");
+    // The name of a pilot counts wherever it stands.
+    let other = pilot.script("up", &["--reload", "-p", "sluice-test-nobody"]);
+    assert!(other.code == 1 && other.stderr.contains("sluice-test-nobody"), "{other:?}");
+    assert_eq!(pilot.container("gateway"), before);
+    pilot.curl(&["https://api.pilot.test/"]).assert_ends(" 200");
+}
+
+fn another_clone_leaves_it_alone(pilot: &Pilot) {
+    let clone = tempfile::tempdir().unwrap();
+    for file in ["down", "pilot.sh", ".env"] {
+        fs::copy(pilot::clone().join("compose").join(file), clone.path().join(file)).unwrap();
+    }
+    let mut down = Command::new(clone.path().join("down"));
+    let said = Said::of(down.args(["-p", &pilot.project]).output().unwrap());
+    assert!(said.code == 1 && said.stderr.contains("was started from"), "{said:?}");
+    pilot.curl(&["https://api.pilot.test/"]).assert_ends(" 200");
+}
+
 /// Nothing in the compose file changes with them, and still `compose/up` heeds
 /// them; nothing that was recorded is lost.
 fn other_settings_are_another_gateway(pilot: &Pilot) {
     let before = pilot.container("gateway");
+    // A policy is read again by the gateway that is there.
+    let policy = pilot.settings().join("policy.yaml");
+    let was = fs::read_to_string(&policy).unwrap();
+    fs::write(&policy, format!("{was}    - other.pilot.test\n")).unwrap();
     assert_eq!(pilot.script("up", &[]).code, 0);
     assert_eq!(pilot.container("gateway"), before, "the same settings are the same gateway");
+    pilot.curl(&["https://other.pilot.test/"]).assert_ends(" 200");
+    fs::write(&policy, was).unwrap();
     let file = pilot.settings().join("gateway.yaml");
     let settings = fs::read_to_string(&file).unwrap();
-    fs::write(&file, settings.replace("run: pilot", "run: renamed")).unwrap();
+    fs::write(&file, settings.replace("run: ${run}", "run: renamed")).unwrap();
     let again = pilot.script("up", &[]);
     assert_eq!(again.code, 0, "{again:?}");
     assert_ne!(pilot.container("gateway"), before);

@@ -89,10 +89,21 @@ impl Pilot {
 
     /// One of the three commands.
     pub(crate) fn script(&self, name: &str, arguments: &[&str]) -> Said {
+        self.script_with(name, arguments, &[])
+    }
+
+    /// The same, with something else set on the command line.
+    pub(crate) fn script_with(
+        &self,
+        name: &str,
+        arguments: &[&str],
+        changed: &[(&str, &str)],
+    ) -> Said {
         let mut command = Command::new("timeout");
         command.arg("1800").arg(clone().join("compose").join(name)).args(["-p", &self.project]);
         command.args(arguments).current_dir(self.home.path());
         command.envs(self.settings.iter().map(|(name, value)| (name, value)));
+        command.envs(changed.iter().copied());
         Said::of(command.output().unwrap())
     }
 
