@@ -196,6 +196,7 @@ fn open_log(config: &Config) -> Result<Log, StartError> {
         // What leaves is on disk first. What has ended can wait a moment: a sync
         // for each answer would cost more than the answer.
         sync: audit::Sync::Awaited(SYNC_WITHIN),
+        most_bytes: config.limits.audit,
         ..Options::new(config.run.as_str())
     };
     let (log, opening) = Log::open(&config.audit, options)?;

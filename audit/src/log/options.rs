@@ -19,12 +19,16 @@ pub struct Options {
     pub entries: u32,
     /// A segment this long is finished before the next batch is written.
     pub segment_bytes: u64,
+    /// How much is written before nothing more may begin: whoever is recorded
+    /// must not fill the disk. What is open is still recorded to its end.
+    pub most_bytes: u64,
     /// Where the time comes from.
     pub clock: fn() -> Time,
 }
 
 impl Options {
-    /// The usual: synced each batch, 16,384 entries, segments of 64 MiB.
+    /// The usual: synced each batch, 16,384 entries, segments of 64 MiB, as many as
+    /// there are.
     pub fn new(run: impl Into<Run>) -> Self {
         Self {
             run: run.into(),
@@ -32,6 +36,7 @@ impl Options {
             sync: Sync::EachBatch,
             entries: 16 * 1024,
             segment_bytes: 64 * 1024 * 1024,
+            most_bytes: u64::MAX,
             clock: Time::now,
         }
     }

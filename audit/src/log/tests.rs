@@ -164,6 +164,32 @@ fn without_a_place_there_is_no_entry_and_closing_needs_none() {
     assert_eq!(log.begin(Request::default()).unwrap_err(), Unavailable::Closed);
 }
 
+#[test]
+fn a_log_that_has_its_size_takes_nothing_new_and_ends_in_order() {
+    let dir = private_dir();
+    let options = Options { most_bytes: 20_000, segment_bytes: 6_000, ..Options::new("run-1") };
+    let (log, _) = Log::open(dir.path(), options).unwrap();
+    let open = log.begin(Request::default()).unwrap();
+    let refused = loop {
+        match log.record(Limit::default()) {
+            Ok(_) | Err(Unavailable::Full { .. }) => {}
+            Err(why) => break why,
+        }
+    };
+    assert_eq!(refused, Unavailable::Spent { bytes: 20_000 });
+    assert_eq!(log.health().unavailable, Some(refused));
+    let id = open.id();
+    open.close(Outcome::Relayed);
+    log.close_blocking().unwrap();
+
+    let events = events(dir.path());
+    let spent = |what: &What| matches!(what, What::Limit(limit) if limit.name == "audit");
+    assert_eq!(events.iter().filter(|event| spent(&event.what)).count(), 1);
+    assert!(events.iter().any(|event| event.id == id), "what was open has its line");
+    assert!(matches!(events.last().unwrap().what, What::LogClosed(_)));
+    assert!(Segment::list(dir.path()).unwrap().len() > 2);
+}
+
 #[tokio::test]
 async fn waiting_for_a_place_ends_with_one_or_at_the_limit() {
     let dir = private_dir();

@@ -15,6 +15,8 @@ pub enum Unavailable {
     Failed { step: Step, why: Text<256> },
     #[error("the audit log has no place left: {places} are taken by open entries and queued lines")]
     Full { places: u32 },
+    #[error("the audit log has reached its size of {bytes} bytes")]
+    Spent { bytes: u64 },
 }
 
 impl Unavailable {

@@ -28,9 +28,10 @@ use super::sink::Sink;
 use super::unavailable::{Step, Unavailable};
 use crate::chain::Head;
 use crate::digest::Digest;
-use crate::event::{Event, FORMAT, LogClosed, LogStarted, Run, SegmentStarted, What};
+use crate::event::{Event, FORMAT, Limit, LogClosed, LogStarted, Run, SegmentStarted, What};
 use crate::id;
 use crate::line;
+use crate::text::Name;
 use crate::time::Time;
 
 /// A batch is written once it has this many lines or bytes, even if more waits.
@@ -46,12 +47,16 @@ pub(super) struct Writer<S> {
     shared: Arc<Shared>,
     sync: Sync,
     segment_bytes: u64,
+    most_bytes: u64,
     /// Whose name upkeep lines bear.
     run: Run,
 
     head: Head,
     lines: u64,
     current_bytes: u64,
+    /// In all segments of this writer.
+    all_bytes: u64,
+    is_spent: bool,
     current_hash: Sha256,
     /// Something was written since the last sync.
     unsynced: bool,
@@ -87,10 +92,13 @@ impl<S: Sink> Writer<S> {
             shared,
             sync: options.sync,
             segment_bytes: options.segment_bytes,
+            most_bytes: options.most_bytes,
             run: options.run.clone(),
             head: found.previous.map_or(Head::START, |previous| previous.head),
             lines: 0,
             current_bytes: found.current_bytes,
+            all_bytes: found.current_bytes,
+            is_spent: false,
             current_hash: found.current_hash.clone(),
             unsynced: false,
             sync_due: None,
@@ -159,6 +167,7 @@ impl<S: Sink> Writer<S> {
             self.write_batch()?;
             self.sync_if_due()?;
             self.answer();
+            self.end_if_spent()?;
             if !self.closing.is_empty() && self.shared.is_idle() {
                 return self.finish();
             }
@@ -226,6 +235,7 @@ impl<S: Sink> Writer<S> {
             return Err(Unavailable::failed(Step::Write, &err));
         }
         self.current_bytes += bytes.len() as u64;
+        self.all_bytes = self.all_bytes.saturating_add(bytes.len() as u64);
         self.current_hash.update(&bytes);
         bytes.clear();
         self.batch.bytes = bytes;
@@ -281,6 +291,19 @@ impl<S: Sink> Writer<S> {
             // Whoever waited may have gone; the line is written all the same.
             drop(waiting.send(Ok(())));
         }
+    }
+
+    /// Lets nothing more begin once the log has its size, and says so in it.
+    fn end_if_spent(&mut self) -> Result<(), Unavailable> {
+        if self.all_bytes < self.most_bytes || self.is_spent {
+            return Ok(());
+        }
+        self.is_spent = true;
+        let (value, reached) = (self.most_bytes, self.all_bytes);
+        let limit = Limit { name: Name::constant("audit"), value, reached, ..Limit::default() };
+        self.append_upkeep(What::Limit(Box::new(limit)));
+        self.shared.end(Unavailable::Spent { bytes: self.most_bytes });
+        self.write_batch()
     }
 
     fn rotate_if_full(&mut self) -> Result<(), Unavailable> {

@@ -21,6 +21,7 @@ pub(super) struct LimitsSection {
     idle: Option<Span>,
     total: Option<Span>,
     drain: Option<Span>,
+    audit: Option<Size>,
 }
 
 impl LimitsSection {
@@ -39,6 +40,7 @@ impl LimitsSection {
             idle: self.idle.map_or(usual.idle, Span::get),
             total: self.total.map(Span::get),
             drain: self.drain.map_or(usual.drain, Span::get),
+            audit: self.audit.map_or(usual.audit, Size::bytes),
         }
     }
 }

@@ -32,6 +32,9 @@ pub struct Bounds {
     pub total: Option<Duration>,
     /// From the order to stop until what is still open is cut.
     pub drain: Duration,
+    /// Bytes of the audit log: what is refused is recorded too, and a sandbox may
+    /// be refused as often as it likes.
+    pub audit: u64,
 }
 
 impl Default for Bounds {
@@ -51,6 +54,8 @@ impl Default for Bounds {
             idle: Duration::from_secs(600),
             total: None,
             drain: Duration::from_secs(30),
+            // Millions of requests.
+            audit: 1 << 30,
         }
     }
 }

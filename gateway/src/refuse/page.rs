@@ -43,7 +43,7 @@ const MEANINGS: &[(&str, &str, &str)] = &[
     (
         "audit_unavailable",
         "nothing can be recorded, so nothing passes",
-        "make room on the disk, then start the gateway again",
+        "make room on the disk, or raise `limits.audit` of the gateway, then start it again",
     ),
     ("bad_authority", "the destination cannot be read", "a plain host name or address, and a port"),
     (

@@ -124,22 +124,25 @@ impl Row {
     }
 
     fn to(self, destination: &Destination) -> Self {
-        let mut target = text(&destination.host);
-        if let Some(port) = destination.port.filter(|port| !matches!(port, 80 | 443)) {
-            target.push_str(&format!(":{port}"));
-        }
-        Self { target, ..self }
+        Self { target: place(destination, 443), ..self }
     }
 
     fn asks(self, http: &Http, destination: &Destination) -> Self {
-        let row = self.to(destination);
-        let mut target = row.target;
-        target.push_str(&text(&http.path));
+        let mut target = match &http.scheme {
+            Some(scheme) if scheme == "http" => format!("http://{}", place(destination, 80)),
+            Some(_) | None => place(destination, 443),
+        };
+        let path = text(&http.path);
+        // What is no path must not look like a part of the host.
+        if !path.starts_with('/') && !path.is_empty() {
+            target.push(' ');
+        }
+        target.push_str(&path);
         if let Some(query) = &http.query {
             target.push_str(&format!("?{query}"));
         }
-        let what = http.method.as_ref().map_or(row.what, ToString::to_string);
-        Self { target, what, ..row }
+        let what = http.method.as_ref().map_or(self.what, ToString::to_string);
+        Self { target, what, ..self }
     }
 
     fn by(self, decision: &Decision) -> Self {
@@ -155,7 +158,7 @@ impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = [
             (&self.time, 24),
-            (&self.run, 12),
+            (&self.run, 22),
             (&self.verdict, 7),
             (&self.what, 15),
             (&cut(&self.target), 44),
@@ -193,6 +196,12 @@ fn verdict_of(what: &What) -> Option<Verdict> {
     }
 }
 
+/// The host, and the port unless it is the usual one.
+fn place(destination: &Destination, usual: u16) -> String {
+    let port = destination.port.filter(|port| *port != usual);
+    text(&destination.host) + &port.map(|port| format!(":{port}")).unwrap_or_default()
+}
+
 fn text(written: &Option<impl fmt::Display>) -> String {
     written.as_ref().map(ToString::to_string).unwrap_or_default()
 }
@@ -222,22 +231,41 @@ mod tests {
     fn every_kind_has_a_row() {
         let rows: Vec<String> = audit::Kind::ALL.iter().map(|kind| row(kind.as_str())).collect();
         expect![[r#"
-            2026-03-01T09:30:00.123Z  run-7f3a      allow    connection       api.github.com                                -         allow[1]            rule          1200/34567     01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        dns              api.github.com                                NOERROR   -                   -             -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      deny     finding          api.github.com                                stopped   allow[1]            injected      -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      ask      POST             api.github.com/repos/acme/widgets/issues?state=open&q=café  approved  allow[1]            rule          -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        limit            api.github.com                                601/600   -                   requests_per_minute  -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        log_closed       42 lines                                      -         -                   -             -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        log_started      sluice-gateway 0.1.0                          -         -                   -             -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      allow    POST             api.github.com/repos/acme/widgets/issues?state=open&q=café  opened    allow[1]            rule          -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        operator         no_sandbox                                    done      -                   ada           -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        policy_loaded    widgets-agent                                 12 rules  -                   -             -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        policy_refused   sandbox.policy.yaml                           -         -                   3:5: unknown field `alow`; write `allow`  -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        recovered        113 bytes cut off                             -         -                   -             -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      allow    POST             api.github.com/repos/acme/widgets/issues?state=open&q=café  201       allow[1]            rule          512/2048       01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        run_ended        -                                             exit 137  -                   timeout       -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        run_started      python3                                       -         -                   -             -              01950000-0000-7000-8000-000000000042
-            2026-03-01T09:30:00.123Z  run-7f3a      -        segment_started  audit.000001.jsonl                            -         -                   -             -              01950000-0000-7000-8000-000000000042"#]].assert_eq(&rows.join("\n"));
+            2026-03-01T09:30:00.123Z  run-7f3a                allow    connection       api.github.com                                -         allow[1]            rule          1200/34567     01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a                -        dns              api.github.com                                NOERROR   -                   -             -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a                deny     finding          api.github.com                                stopped   allow[1]            injected      -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a                ask      POST             api.github.com/repos/acme/widgets/issues?state=open&q=café  approved  allow[1]            rule          -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a                -        limit            api.github.com                                601/600   -                   requests_per_minute  -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a                -        log_closed       42 lines                                      -         -                   -             -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a                -        log_started      sluice-gateway 0.1.0                          -         -                   -             -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a                allow    POST             api.github.com/repos/acme/widgets/issues?state=open&q=café  opened    allow[1]            rule          -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a                -        operator         no_sandbox                                    done      -                   ada           -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a                -        policy_loaded    widgets-agent                                 12 rules  -                   -             -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a                -        policy_refused   sandbox.policy.yaml                           -         -                   3:5: unknown field `alow`; write `allow`  -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a                -        recovered        113 bytes cut off                             -         -                   -             -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a                allow    POST             api.github.com/repos/acme/widgets/issues?state=open&q=café  201       allow[1]            rule          512/2048       01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a                -        run_ended        -                                             exit 137  -                   timeout       -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a                -        run_started      python3                                       -         -                   -             -              01950000-0000-7000-8000-000000000042
+            2026-03-01T09:30:00.123Z  run-7f3a                -        segment_started  audit.000001.jsonl                            -         -                   -             -              01950000-0000-7000-8000-000000000042"#]].assert_eq(&rows.join("\n"));
+    }
+
+    #[test]
+    fn a_target_says_what_is_not_usual() {
+        let target = |scheme: &'static str, port, path: &str| {
+            let mut request = Request::default();
+            request.http.scheme = Some(scheme.into());
+            request.http.path = Some(path.into());
+            request.destination.host = Some("a.example".into());
+            request.destination.port = Some(port);
+            Row::default().asks(&request.http, &request.destination).target
+        };
+        assert_eq!(target("https", 443, "/x"), "a.example/x");
+        assert_eq!(target("https", 80, "/x"), "a.example:80/x");
+        assert_eq!(target("http", 80, "/x"), "http://a.example/x");
+        assert_eq!(target("http", 443, "/x"), "http://a.example:443/x");
+        assert_eq!(target("http", 8080, "/x"), "http://a.example:8080/x");
+        assert_eq!(target("https", 443, "http://b.example/"), "a.example http://b.example/");
+        assert_eq!(target("https", 443, "*"), "a.example *");
     }
 
     #[test]

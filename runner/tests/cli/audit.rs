@@ -114,10 +114,10 @@ fn a_search_is_a_table_for_people_and_harmless() {
     expect![[r#"
         exit 0
         --- stdout
-        TIME                      RUN           VERDICT  METHOD           TARGET                                        STATUS    RULE                REASON        SENT/RECEIVED  ID
-        2026-11-16T10:00:00.000Z  run-1         allow    GET              api.github.com/repos/acme/widgets             200       github-api          allowed       12/345         (id)
-        2026-11-16T10:00:00.000Z  run-1         deny     POST             pastebin.com/api?x=1                          403       -                   no_rule       12/345         (id)
-        2026-11-16T10:00:00.000Z  run-2         allow    POST             uploads.github.com/a\u{1b}[2K\nb\u{202e}      201       github-api          allowed       12/345         (id)
+        TIME                      RUN                     VERDICT  METHOD           TARGET                                        STATUS    RULE                REASON        SENT/RECEIVED  ID
+        2026-11-16T10:00:00.000Z  run-1                   allow    GET              api.github.com/repos/acme/widgets             200       github-api          allowed       12/345         (id)
+        2026-11-16T10:00:00.000Z  run-1                   deny     POST             pastebin.com/api?x=1                          403       -                   no_rule       12/345         (id)
+        2026-11-16T10:00:00.000Z  run-2                   allow    POST             uploads.github.com/a\u{1b}[2K\nb\u{202e}      201       github-api          allowed       12/345         (id)
         --- stderr
     "#]].assert_eq(&without_ids(&ran.whole()));
 }

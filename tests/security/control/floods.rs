@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tests::memory::{MIB, resident};
-use tests::{Line, Reply, Way, World, answering_http2, code, until};
+use tests::{Line, Reply, Way, World, answering_http2, code, until, within};
 use tokio::time;
 
 /// G6.
@@ -47,6 +47,25 @@ async fn clients_that_dribble_are_cut_off_and_nobody_waits_for_them() {
     world.upstream("allowed.test").assert_not_contacted_beyond(1);
     world.assert_still_serves().await;
     world.end().await;
+}
+
+/// What is refused is recorded, and refusals are free to ask for: the disk must
+/// not be theirs to fill.
+#[tokio::test]
+async fn a_flood_of_refusals_does_not_fill_the_disk() {
+    let world = World::new().limits("audit: 128KiB").start_program().await;
+    world.assert_still_serves().await;
+    let long = format!("https://allowed.test/{}", "a".repeat(7000));
+    let spent = async {
+        while world.sandbox.ask("DELETE", &long).send().await.code() != "audit_unavailable" {}
+    };
+    within("the log to have its size", spent).await;
+    // And nothing passes any more, whatever it is.
+    world.sandbox.get("https://allowed.test/").await.assert_refused(503, "audit_unavailable");
+    let log = world.end_cut().await;
+    let bytes: usize = log.iter().map(|event| event.to_string().len()).sum();
+    assert!(bytes < 256 * 1024, "{bytes}");
+    assert!(log.iter().any(|event| event["sluice.limit.name"] == "audit"), "it says so itself");
 }
 
 /// G6: an idle tunnel costs little, and others do not notice.
