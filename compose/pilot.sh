@@ -17,7 +17,7 @@ fail() {
 case " $* " in
 *" --help "* | *" -h "*)
     # What stands at the top of each.
-    sed -n -e '1d' -e '/^#/!q' -e 's/^# \{0,1\}//p' "$0"
+    sed -n -e '1d' -e '/^#/!q' -e 's/^# \{0,1\}//p' "$here/$(basename -- "$0")"
     exit
     ;;
 esac
@@ -70,7 +70,8 @@ is_running() { [ "$(docker inspect -f '{{.State.Running}}' "$1" 2>/dev/null)" = 
 stands=$(container gateway)
 if [ -n "$stands" ]; then
     from=$(docker inspect -f '{{index .Config.Labels "com.docker.compose.project.working_dir"}}' "$stands")
-    [ "$(readlink -f -- "$from")" = "$(readlink -f -- "$here")" ] ||
+    # One that is gone needs somebody else to clear up after it.
+    [ ! -e "$from/compose.yaml" ] || [ "$(readlink -f -- "$from")" = "$(readlink -f -- "$here")" ] ||
         fail "$project was started from $from; go there, or give this one another name with -p NAME"
 fi
 

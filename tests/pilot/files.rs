@@ -184,6 +184,9 @@ fn an_image_of_your_own_is_left_alone() {
         let said = workshop.build(&[]);
         assert_eq!((said.code, said.stdout.as_str()), (0, "sluice/agent:latest"), "{said:?}");
         assert!(said.stderr.contains("of your own") && workshop.asked().is_empty(), "{said:?}");
+        assert_eq!(workshop.build(&["--lock"]).code, 0);
+        let asked = workshop.asked();
+        assert!(asked.contains("import") && !asked.contains("latest"), "{asked}");
     }
     let workshop = Workshop::new("echo an-older-recipe");
     assert_eq!(workshop.build(&[]).code, 0);
@@ -199,6 +202,7 @@ fn both_ways_to_build_the_agents_image_say_the_same_of_it() {
     by_script.retain(|line| *line != "--change");
     let by_program = runner::image::agent::config().unwrap();
     assert!(by_program.last().unwrap().starts_with("LABEL sluice.recipe="), "{by_program:?}");
+    assert!(by_script.len() > by_program.len(), "the archive's name follows: {by_script:?}");
     for (script, program) in by_script.iter().zip(&by_program) {
         let is_revision = program.contains("image.revision");
         assert!(script == program || is_revision, "{script:?} {program:?}");

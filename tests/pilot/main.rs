@@ -49,6 +49,10 @@ fn a_team_tries_it_and_a_reviewer_reads_what_happened() {
 }
 
 fn what_it_says_to_try_does_what_it_says(pilot: &Pilot) {
+    for script in ["up", "review", "down"] {
+        let helped = pilot.type_in(&format!("cd .. && compose/{script} --help"));
+        assert!(helped.code == 0 && helped.stdout.contains("-p NAME"), "{helped:?}");
+    }
     let shown = |outcome: &str| {
         let line = pilot.told.lines().find(|line| line.contains(outcome)).unwrap();
         line.split('#').next().unwrap().trim().to_owned()
@@ -303,6 +307,7 @@ fn a_mistake_changes_nothing(pilot: &Pilot) {
     let before = pilot.container("gateway");
     for (name, value) in [
         ("PILOT_CPUS", "4096"),
+        ("PILOT_CPUS", "0"),
         ("PILOT_IMAGE", "no-such-image"),
         ("PILOT_MEMORY", "2GiB"),
         ("PILOT_SECRETS", "secrets"),
@@ -352,7 +357,7 @@ fn other_settings_are_another_gateway(pilot: &Pilot) {
     fs::write(&policy, was).unwrap();
     let file = pilot.settings().join("gateway.yaml");
     let settings = fs::read_to_string(&file).unwrap();
-    fs::write(&file, settings.replace("run: ${run}", "run: renamed")).unwrap();
+    fs::write(&file, settings.replace("${run}", "renamed")).unwrap();
     let again = pilot.script("up", &[]);
     assert_eq!(again.code, 0, "{again:?}");
     assert_ne!(pilot.container("gateway"), before);

@@ -168,11 +168,12 @@ fn without_a_place_there_is_no_entry_and_closing_needs_none() {
 fn a_log_that_has_its_size_takes_nothing_new_and_ends_in_order() {
     let dir = private_dir();
     let options = Options { most_bytes: 20_000, segment_bytes: 6_000, ..Options::new("run-1") };
-    let (log, _) = Log::open(dir.path(), options).unwrap();
+    let (log, _) = Log::open(dir.path(), options.clone()).unwrap();
     let open = log.begin(Request::default()).unwrap();
     let refused = loop {
         match log.record(Limit::default()) {
-            Ok(_) | Err(Unavailable::Full { .. }) => {}
+            // One at a time, so that segments fill one by one.
+            Ok(_) => while log.health().unwritten > 0 {},
             Err(why) => break why,
         }
     };
@@ -188,6 +189,12 @@ fn a_log_that_has_its_size_takes_nothing_new_and_ends_in_order() {
     assert!(events.iter().any(|event| event.id == id), "what was open has its line");
     assert!(matches!(events.last().unwrap().what, What::LogClosed(_)));
     assert!(Segment::list(dir.path()).unwrap().len() > 2);
+
+    // Whoever opens it again has the whole size once more.
+    let (log, _) = Log::open(dir.path(), options).unwrap();
+    log.begin(Request::default()).unwrap().close(Outcome::Relayed);
+    log.begin(Request::default()).unwrap().close(Outcome::Relayed);
+    log.close_blocking().unwrap();
 }
 
 #[tokio::test]

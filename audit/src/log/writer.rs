@@ -97,7 +97,7 @@ impl<S: Sink> Writer<S> {
             head: found.previous.map_or(Head::START, |previous| previous.head),
             lines: 0,
             current_bytes: found.current_bytes,
-            all_bytes: found.current_bytes,
+            all_bytes: 0,
             is_spent: false,
             current_hash: found.current_hash.clone(),
             unsynced: false,
@@ -303,7 +303,8 @@ impl<S: Sink> Writer<S> {
         let limit = Limit { name: Name::constant("audit"), value, reached, ..Limit::default() };
         self.append_upkeep(What::Limit(Box::new(limit)));
         self.shared.end(Unavailable::Spent { bytes: self.most_bytes });
-        self.write_batch()
+        self.write_batch()?;
+        self.sync_if_due()
     }
 
     fn rotate_if_full(&mut self) -> Result<(), Unavailable> {

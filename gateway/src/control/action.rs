@@ -186,7 +186,12 @@ impl Controller {
         err: &PolicyError,
         by: Caller,
     ) -> Result<(), Unavailable> {
-        let text = err.to_string();
+        let text = match err {
+            PolicyError::Read { source, .. } => format!("{err}: {source}"),
+            PolicyError::Beyond(_) | PolicyError::Problems(_) | PolicyError::TooLarge { .. } => {
+                err.to_string()
+            }
+        };
         // One line: the rest is in the answer and in the record.
         let first = text.lines().next().unwrap_or_default();
         warn!(source, problem = first, "the policy was refused; the one before it stays");

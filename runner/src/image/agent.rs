@@ -12,7 +12,7 @@ use std::{env, fs};
 
 use anyhow::{Context as _, bail};
 use audit::Digest;
-use bollard::query_parameters::CreateImageOptionsBuilder;
+use bollard::query_parameters::{CreateImageOptionsBuilder, RemoveImageOptions};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::mpsc;
@@ -60,7 +60,12 @@ pub async fn build(api: &bollard::Docker, name: &str, config: Vec<String>) -> an
         }
     }
     // What the recipe says explains more than what the engine made of it.
-    recipe.await.context("the recipe was not followed to its end")??;
+    let followed = recipe.await.context("the recipe was not followed to its end")?;
+    if followed.is_err() {
+        // An engine takes what has arrived for all there is.
+        drop(api.remove_image(name, None::<RemoveImageOptions>, None).await);
+    }
+    followed?;
     match refused {
         Some(err) => Err(err).context("the engine did not take the image"),
         None => Ok(()),
