@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use tests::available::{is_installed, python, skip};
-use tests::boxes::docker;
+use tests::boxes::{docker, image};
 
 use crate::pilot::{Said, can_run, clone};
 
@@ -212,6 +212,31 @@ fn both_ways_to_build_the_agents_image_say_the_same_of_it() {
         let word = line.trim_start_matches("LABEL ").split(['=', ' ']).next().unwrap();
         assert!(dockerfile.contains(word), "the Dockerfile has no {word}");
     }
+}
+
+/// The name leads to what it led to, and nothing half made has one.
+#[test]
+fn a_build_that_fails_leaves_the_image_that_was_there() {
+    if !can_run() || !is_installed("mmdebstrap") {
+        return;
+    }
+    let Some(image) = image() else { return };
+    let home = tempfile::tempdir().unwrap();
+    let sources = home.path().join("nowhere.list");
+    fs::write(&sources, "deb [trusted=yes] file:/no/such/folder none main\n").unwrap();
+    let repository = format!("sluice-test/failed-{}", std::process::id());
+    let name = format!("{repository}:latest");
+    docker(&["tag", image, &name]);
+    let all = format!("{repository}*");
+    let list = || docker(&["images", "--no-trunc", "-q", &all]);
+    let before = list();
+    let mut build = Command::new(env!("CARGO_BIN_EXE_sluice-under-test"));
+    build.args(["image", "build", "--backend", "docker", "--name", &name]);
+    let said = Said::of(build.env("SLUICE_APT_SOURCES", &sources).output().unwrap());
+    let after = list();
+    docker(&["rmi", &name]);
+    assert!(said.code != 0 && said.stderr.contains("the recipe failed"), "{said:?}");
+    assert_eq!(after, before, "{said:?}");
 }
 
 #[test]

@@ -12,7 +12,9 @@ use std::{env, fs};
 
 use anyhow::{Context as _, bail};
 use audit::Digest;
-use bollard::query_parameters::{CreateImageOptionsBuilder, RemoveImageOptions};
+use bollard::query_parameters::{
+    CreateImageOptionsBuilder, RemoveImageOptions, TagImageOptionsBuilder,
+};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::mpsc;
@@ -42,14 +44,33 @@ pub fn config() -> anyhow::Result<Vec<String>> {
 }
 
 /// Builds the image and gives it `name`, and lets it say `config` of itself.
+///
+/// An engine takes what has arrived for all there is. So the image has a name of
+/// its own until the recipe is known to have ended well, and what `name` led to
+/// before stays where it is.
 pub async fn build(api: &bollard::Docker, name: &str, config: Vec<String>) -> anyhow::Result<()> {
     let (repository, tag) = name.rsplit_once(':').unwrap_or((name, "latest"));
+    // Podman heeds no tag here: what it imports is the latest.
+    let unfinished = format!("{repository}-unfinished-{}", std::process::id());
+    let imported = import(api, &unfinished, config).await;
+    let named = async {
+        imported?;
+        let options = TagImageOptionsBuilder::new().repo(repository).tag(tag).build();
+        api.tag_image(&unfinished, Some(options)).await.context("the engine did not name the image")
+    };
+    let named = named.await;
+    drop(api.remove_image(&unfinished, None::<RemoveImageOptions>, None).await);
+    named
+}
+
+/// Hands what the recipe writes to the engine.
+async fn import(api: &bollard::Docker, name: &str, config: Vec<String>) -> anyhow::Result<()> {
     let (pieces, arriving) = mpsc::channel::<Bytes>(16);
     let recipe = task::spawn_blocking(move || follow(&pieces));
     let arriving = stream::unfold(arriving, |mut arriving| async move {
         arriving.recv().await.map(|piece| (piece, arriving))
     });
-    let options = CreateImageOptionsBuilder::new().from_src("-").repo(repository).tag(tag);
+    let options = CreateImageOptionsBuilder::new().from_src("-").repo(name).tag("latest");
     let options = options.changes(config).build();
     let body = bollard::body_stream(arriving);
     let mut steps = api.create_image(Some(options), Some(body), None);
@@ -60,12 +81,7 @@ pub async fn build(api: &bollard::Docker, name: &str, config: Vec<String>) -> an
         }
     }
     // What the recipe says explains more than what the engine made of it.
-    let followed = recipe.await.context("the recipe was not followed to its end")?;
-    if followed.is_err() {
-        // An engine takes what has arrived for all there is.
-        drop(api.remove_image(name, None::<RemoveImageOptions>, None).await);
-    }
-    followed?;
+    recipe.await.context("the recipe was not followed to its end")??;
     match refused {
         Some(err) => Err(err).context("the engine did not take the image"),
         None => Ok(()),
