@@ -128,6 +128,43 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn only_64_digits_are_a_digest() {
+        for length in [0, 2, 32, 62, 63, 65, 66, 128] {
+            assert_eq!("0".repeat(length).parse::<Digest>(), Err(NotADigest), "{length}");
+        }
+        assert_eq!("0".repeat(64).parse(), Ok(Digest([0; 32])));
+    }
+
+    #[test]
+    fn it_is_shown_to_developers_as_to_everybody() {
+        assert_eq!(format!("{:?}", Digest([0xa5; 32])), "a5".repeat(32));
+    }
+
+    /// Gives these, one a read.
+    struct Reads(Vec<io::Result<&'static [u8]>>);
+
+    impl Read for Reads {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let mut given = match self.0.is_empty() {
+                true => return Ok(0),
+                false => self.0.remove(0)?,
+            };
+            given.read(into)
+        }
+    }
+
+    #[test]
+    fn an_interrupted_read_goes_on_and_a_failed_one_has_no_digest() {
+        let reads = || vec![Ok(&b"ab"[..]), Err(io::ErrorKind::Interrupted.into()), Ok(b"c")];
+        let (digest, size) = Digest::of_reader(Reads(reads())).unwrap();
+        assert_eq!((digest, size), (Digest::of(b"abc"), 3));
+        let mut failing = reads();
+        failing.push(Err(io::ErrorKind::TimedOut.into()));
+        let err = Digest::of_reader(Reads(failing)).unwrap_err();
+        assert_eq!(err.kind(), io::ErrorKind::TimedOut);
+    }
+
     proptest! {
         #[test]
         fn writing_and_reading_is_the_identity(bytes: [u8; 32]) {

@@ -43,7 +43,7 @@ pub use notes::{
     Finding, Hold, HoldState, Limit, Note, Operator, PolicyLoaded, PolicyRefused, RunEnded,
     RunStarted, Sighting,
 };
-pub use upkeep::{LogClosed, LogStarted, Recovered, SegmentStarted};
+pub use upkeep::{LogClosed, LogResumed, LogStarted, Origin, Recovered, SegmentStarted};
 
 #[cfg(doc)]
 use crate::secret::SecretName;
@@ -83,6 +83,7 @@ pub enum What {
     Hold(Box<Hold>),
     Limit(Box<Limit>),
     LogClosed(LogClosed),
+    LogResumed(Box<LogResumed>),
     LogStarted(LogStarted),
     Opened(Box<Opened>),
     Operator(Box<Operator>),
@@ -105,6 +106,7 @@ impl What {
             Self::Hold(_) => Kind::Hold,
             Self::Limit(_) => Kind::Limit,
             Self::LogClosed(_) => Kind::LogClosed,
+            Self::LogResumed(_) => Kind::LogResumed,
             Self::LogStarted(_) => Kind::LogStarted,
             Self::Opened(_) => Kind::Opened,
             Self::Operator(_) => Kind::Operator,
@@ -149,6 +151,7 @@ kinds! {
     Hold "hold",
     Limit "limit",
     LogClosed "log_closed",
+    LogResumed "log_resumed",
     LogStarted "log_started",
     Opened "opened",
     Operator "operator",

@@ -224,6 +224,21 @@ mod tests {
     }
 
     #[test]
+    fn making_a_key_where_one_is_leaves_it_and_what_cannot_be_linked_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key.pem");
+        create(&path).unwrap();
+        let first = fs::read(&path).unwrap();
+        create(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), first);
+
+        let unnameable = dir.path().join("k".repeat(300));
+        let err = create(&unnameable).unwrap_err();
+        assert!(matches!(err, KeyError::Disk { step: "create", .. }), "{err}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no draft is left");
+    }
+
+    #[test]
     fn many_at_once_end_up_with_one_key_and_no_litter() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("keys/seal.pem");
@@ -266,6 +281,29 @@ mod tests {
         fs::write(&path, "precious").unwrap();
         assert!(matches!(Key::load_or_create(&path), Err(KeyError::NotAKey { .. })));
         assert_eq!(fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_key_is_made_only_where_there_is_none() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("file");
+        write_new(&file, b"precious").unwrap();
+        let err = Key::load_or_create(&file.join("seal.pem")).unwrap_err();
+        assert!(matches!(err, KeyError::Disk { step: "open", .. }), "{err}");
+        assert_eq!(fs::read(&file).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_bare_name_is_in_the_present_folder() {
+        assert_eq!(parent(Path::new("seal.pem")), Path::new("."));
+        assert_eq!(parent(Path::new("keys/seal.pem")), Path::new("keys"));
+    }
+
+    #[test]
+    fn a_key_is_shown_by_its_name_and_not_by_its_secret() {
+        let home = tempfile::tempdir().unwrap();
+        let key = Key::load_or_create(&home.path().join("keys/seal.pem")).unwrap();
+        assert_eq!(format!("{key:?}"), format!("Key({})", key.public().id()));
     }
 
     #[test]

@@ -43,7 +43,8 @@
 //! ```
 //!
 //! **Invariant:** an entry has exactly one closing line, also on drop and panic.
-//! **Invariant:** after the first failed write nothing is begun any more.
+//! **Invariant:** after a failed write nothing is begun; after a full disk, until
+//! there is room.
 //! **Invariant:** a line is printable ASCII, whatever a peer called itself.
 //! **Invariant:** no type of [`event`] has a place for a secret or a body.
 
@@ -51,6 +52,10 @@ pub mod chain;
 mod digest;
 pub mod event;
 pub mod export;
+mod folder_lock;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod id;
 mod key;
 pub mod line;
@@ -68,14 +73,15 @@ pub use chain::Head;
 pub use digest::{Digest, NotADigest};
 pub use event::{
     Client, Connection, Decision, Destination, Dns, Event, Facts, Failure, Finding, Handling, Hold,
-    HoldState, Http, Kind, Limit, Note, Opened, Operator, Outcome, PolicyLoaded, PolicyRefused,
-    Request, Run, RunEnded, RunStarted, Sighting, Timing, Tls, Traffic, Verdict, WayIn, What,
+    HoldState, Http, Kind, Limit, Note, Opened, Operator, Origin, Outcome, PolicyLoaded,
+    PolicyRefused, Request, Run, RunEnded, RunStarted, Sighting, Timing, Tls, Traffic, Verdict,
+    WayIn, What,
 };
 pub use key::{Key, KeyError, NotAPublicKey, PublicKey};
 pub use lines::Place;
 pub use log::{
-    Entry, Folder, Health, Log, OpenError, Opening, Options, Previous, Sink, Step, Sync,
-    Unavailable,
+    Durable, Entry, Folder, Health, Log, Notice, OpenError, Opening, Options, Previous, Sink, Step,
+    Sync, Ticket, Unavailable,
 };
 pub use seal::{Seal, SealError, SealFault, seal};
 pub use secret::{NotAName, SecretName, SecretNames};

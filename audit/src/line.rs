@@ -11,13 +11,18 @@
 //! A line is serialized once. What is hashed, stored, sealed and searched is
 //! those bytes; nothing ever re-serializes a line to check it.
 
+mod json;
+mod link;
+
 use std::io::{self, Write};
 
 use serde::Serialize;
-use serde_json::ser::{Formatter, Serializer};
 
 use crate::event::{Event, FORMAT};
 use crate::text::Text;
+use json::Json;
+
+pub(crate) use link::Fields;
 
 /// No line is longer, newline not counted: the limits of all texts of the
 /// largest kind, each byte escaped, stay below it.
@@ -32,7 +37,7 @@ pub fn write(event: &Event, out: &mut Vec<u8>) {
 /// Appends any value the way lines are written, without a newline.
 pub(crate) fn write_json(value: &impl Serialize, out: &mut Vec<u8>) {
     value
-        .serialize(&mut Serializer::with_formatter(out, Ascii))
+        .serialize(Json(out))
         .expect("a Vec takes every byte, and our types have only strings as keys");
 }
 
@@ -81,21 +86,6 @@ pub enum LineError {
 /// The parser's complaint, without control characters it may quote.
 pub(crate) fn told(err: &serde_json::Error) -> Text<256> {
     err.to_string().escape_debug().to_string().into()
-}
-
-/// Writes JSON in printable ASCII alone.
-struct Ascii;
-
-impl Formatter for Ascii {
-    fn write_string_fragment<W>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()>
-    where
-        W: ?Sized + Write,
-    {
-        if is_printable(fragment.as_bytes()) {
-            return writer.write_all(fragment.as_bytes());
-        }
-        fragment.chars().try_for_each(|character| put(character, writer))
-    }
 }
 
 fn put<W: ?Sized + Write>(character: char, writer: &mut W) -> io::Result<()> {
@@ -173,6 +163,15 @@ mod tests {
         };
         let length = written(&event).len();
         assert!(length > 120_000 && length < LONGEST, "{length}");
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_not_even_parsed() {
+        let read = |length| read(&vec![b' '; length]).unwrap_err();
+        assert!(matches!(read(LONGEST), LineError::NotAnEvent { .. }));
+        for bytes in [LONGEST + 1, LONGEST + 2, 2 * LONGEST] {
+            assert_eq!(read(bytes), LineError::TooLong { bytes: bytes as u64 });
+        }
     }
 
     #[test]

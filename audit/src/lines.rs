@@ -175,6 +175,28 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_interrupted_read_is_tried_again() {
+        struct Interrupted<'a>(bool, &'a [u8]);
+        impl Read for Interrupted<'_> {
+            fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+                match std::mem::take(&mut self.0) {
+                    true => Err(io::ErrorKind::Interrupted.into()),
+                    false => self.1.read(into),
+                }
+            }
+        }
+        let mut lines = Lines::new(Interrupted(true, b"line\n"));
+        assert!(matches!(lines.next().unwrap(), Some(Piece::Line { bytes: b"line", .. })));
+    }
+
+    #[test]
+    fn what_was_read_behind_a_line_is_unfinished() {
+        let mut lines = Lines::new(&b"first\nrest"[..]);
+        lines.next().unwrap().unwrap();
+        assert_eq!(lines.unfinished(), 4);
+    }
+
     /// Gives `step` bytes a read, as a file that is being written would.
     struct Trickle<'a>(&'a [u8], usize);
 
@@ -205,6 +227,7 @@ mod tests {
             prop_assert_eq!(seen.len() as u64, lines.place().offset);
             prop_assert_eq!(seen.len() as u64 + lines.unfinished(), file.len() as u64);
             prop_assert_eq!(&seen[..], &file[..seen.len()]);
+            prop_assert!(!file[seen.len()..].contains(&b'\n'), "every line was given");
         }
     }
 }

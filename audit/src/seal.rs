@@ -34,6 +34,7 @@ mod contents;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -44,6 +45,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 
 use crate::chain::Head;
+use crate::digest::Digest;
+use crate::folder_lock::LockedFolder;
 use crate::key::{Key, PublicKey};
 use crate::line;
 use crate::time::Time;
@@ -101,12 +104,20 @@ pub enum SealError {
 
 /// Seals the folder `dir` as it is now. A folder is sealed once.
 pub fn seal(dir: &Path, key: &Key) -> Result<Seal, SealError> {
+    seal_knowing(dir, key, &Known::new())
+}
+
+/// Files whose content is known, by their path within the folder.
+pub type Known = BTreeMap<PathBuf, (u64, Digest)>;
+
+/// The same, without reading again what the caller hashed as it wrote it. A file
+/// that has another size by now is read.
+pub fn seal_knowing(dir: &Path, key: &Key, known: &Known) -> Result<Seal, SealError> {
     let handle = File::open(dir).map_err(disk("open", dir))?;
-    match handle.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(SealError::Busy { dir: dir.to_owned() }),
-        Err(TryLockError::Error(source)) => return Err(disk("lock", dir)(source)),
-    }
+    let handle = LockedFolder::lock(handle).map_err(|err| match err {
+        TryLockError::WouldBlock => SealError::Busy { dir: dir.to_owned() },
+        TryLockError::Error(source) => disk("lock", dir)(source),
+    })?;
     let path = dir.join(SEAL);
     if path.symlink_metadata().is_ok() {
         return Err(SealError::AlreadySealed { dir: dir.to_owned() });
@@ -119,7 +130,7 @@ pub fn seal(dir: &Path, key: &Key) -> Result<Seal, SealError> {
         time: Time::now(),
         key: Signer { id: public.id(), pem: public.to_pem() },
         log,
-        files: contents::list(dir).map_err(|err| disk("read", &err.path)(err.source))?,
+        files: contents::list(dir, known).map_err(|err| disk("read", &err.path)(err.source))?,
     };
     put(&path, &signed(&seal, key)).map_err(disk("write", &path))?;
     handle.sync_all().map_err(disk("sync", dir))?;
@@ -181,11 +192,14 @@ impl Signed {
         dir: &Path,
         trusted: &[PublicKey],
     ) -> io::Result<Option<Result<Self, SealFault>>> {
-        let file = match File::open(dir.join(SEAL)) {
-            Ok(file) => file,
-            Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(err) => return Err(err),
-        };
+        let path = dir.join(SEAL);
+        let Some(metadata) = unless_absent(path.symlink_metadata())? else { return Ok(None) };
+        if !metadata.is_file() {
+            // Not opened: a link leads elsewhere, and a pipe would keep us waiting.
+            let why = "it is not a regular file".to_owned();
+            return Ok(Some(Err(SealFault::Damaged { why })));
+        }
+        let file = File::open(path)?;
         let mut bytes = Vec::new();
         file.take(LONGEST_FILE).read_to_end(&mut bytes)?;
         Ok(Some(Self::parse(&bytes, trusted)))
@@ -220,6 +234,15 @@ impl Signed {
             return Err(damaged(&format!("format version {}; we read {FORMAT}", seal.format)));
         }
         Ok(Self { seal, key })
+    }
+}
+
+/// Only a name that is not there is no seal. One that cannot be looked at is a
+/// failure: evidence must not pass for unsealed because its seal was hidden.
+fn unless_absent<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
     }
 }
 

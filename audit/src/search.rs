@@ -24,6 +24,7 @@ use std::sync::Arc;
 use crate::event::Event;
 use crate::line::{self, LineError};
 use crate::lines::{Lines, Piece, Place};
+use crate::segment::Listed;
 use filter::Filter;
 
 pub use filter::{HostFilter, NotAHostFilter, NotAStatusFilter, Query, StatusFilter};
@@ -108,8 +109,13 @@ struct Reading {
 }
 
 impl Reading {
-    fn open(path: &Path) -> Result<Self, Skipped> {
-        match File::open(path) {
+    fn open(segment: Listed) -> Result<Self, Skipped> {
+        let path = segment.path().to_owned();
+        Self::from(&path, segment.open())
+    }
+
+    fn from(path: &Path, opened: io::Result<File>) -> Result<Self, Skipped> {
+        match opened {
             Ok(file) => Ok(Self { file: path.into(), lines: Lines::new(file) }),
             Err(source) => Err(Skipped::Read { file: path.to_owned(), source }),
         }

@@ -109,6 +109,17 @@ mod tests {
     }
 
     #[test]
+    fn a_name_is_shown_as_it_was_given() {
+        let name = SecretName::parse("API_TOKEN").unwrap();
+        assert_eq!((name.as_str(), name.to_string().as_str()), ("API_TOKEN", "API_TOKEN"));
+        let mut names = SecretNames::default();
+        assert!(names.is_empty());
+        assert!(names.add(name.clone()));
+        assert!(!names.is_empty());
+        assert_eq!(names.iter().collect::<Vec<_>>(), [&name]);
+    }
+
+    #[test]
     fn a_secret_used_twice_is_listed_once_and_the_list_ends() {
         let mut names = SecretNames::default();
         for n in 0..MOST {

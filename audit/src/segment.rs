@@ -5,7 +5,7 @@
 //! `audit.jsonl` begins; the chain goes on across files. So the order is: the
 //! numbered ones by number, then the current one.
 
-use std::fs;
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +20,33 @@ pub const WITH_GATEWAY: &str = "gateway";
 pub struct Segment {
     order: Order,
     path: PathBuf,
+}
+
+/// A segment of a log that may be written meanwhile.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    segment: Segment,
+    /// The current one is opened when it is listed.
+    opened: Option<io::Result<File>>,
+}
+
+impl Listed {
+    pub(crate) fn path(&self) -> &Path {
+        &self.segment.path
+    }
+
+    /// The file that was listed, whatever its name is by now.
+    pub(crate) fn open(self) -> io::Result<File> {
+        self.opened.unwrap_or_else(|| open(&self.segment.path))
+    }
+
+    /// Tells one file from another.
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        match &self.opened {
+            Some(Ok(file)) => file.metadata(),
+            Some(Err(_)) | None => self.segment.path.metadata(),
+        }
+    }
 }
 
 /// The variants are in the order of the files, which is what is compared.
@@ -57,6 +84,25 @@ impl Segment {
         }
     }
 
+    /// The segments of a log that may be written meanwhile, with the current one
+    /// opened. Its name is another file's as soon as it is full, so whoever lists
+    /// first and opens later would miss what it holds.
+    pub(crate) fn list_open(dir: &Path) -> io::Result<Vec<Listed>> {
+        loop {
+            let segments = Self::list_wherever(dir)?;
+            let open_current = |segment: &Self| match segment.order {
+                Order::Finished(_) => None,
+                Order::Current => Some(open(&segment.path)),
+            };
+            let opened: Vec<_> = segments.iter().map(open_current).collect();
+            // A segment that is finished adds a number.
+            if Self::list_wherever(dir)? == segments {
+                let listed = |(segment, opened)| Listed { segment, opened };
+                return Ok(segments.into_iter().zip(opened).map(listed).collect());
+            }
+        }
+    }
+
     /// Its number, if it is finished.
     pub fn number(&self) -> Option<u32> {
         match self.order {
@@ -78,6 +124,17 @@ impl Segment {
     }
 }
 
+/// Opens a segment to be read.
+///
+/// What is not a file is not opened: a pipe would keep us waiting for a writer
+/// who never comes.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    File::open(path)
+}
+
 /// The name of the finished segment with this number.
 pub fn finished(number: u32) -> String {
     format!("audit.{number:06}.jsonl")
@@ -96,6 +153,38 @@ fn order(name: &str) -> Option<Order> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_is_found_in_its_folder_or_with_its_gateway() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Segment::list_wherever(dir.path()).unwrap().is_empty());
+        let gateways = dir.path().join(WITH_GATEWAY);
+        std::fs::create_dir_all(&gateways).unwrap();
+        std::fs::write(gateways.join("audit.jsonl"), "").unwrap();
+        let found = Segment::list_wherever(dir.path()).unwrap();
+        assert_eq!(
+            found.iter().map(Segment::path).collect::<Vec<_>>(),
+            [gateways.join("audit.jsonl")]
+        );
+
+        let broken = tempfile::tempdir().unwrap();
+        let file = broken.path().join(WITH_GATEWAY);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, "no folder").unwrap();
+        assert!(Segment::list_wherever(broken.path()).is_err(), "not the same as no log");
+    }
+
+    #[test]
+    fn the_current_segment_is_read_though_its_name_went_on_to_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let current = dir.path().join(CURRENT);
+        fs::write(&current, "first").unwrap();
+        let mut listed = Segment::list_open(dir.path()).unwrap();
+        fs::rename(&current, dir.path().join(finished(1))).unwrap();
+        fs::write(&current, "second").unwrap();
+        let read = std::io::read_to_string(listed.remove(0).open().unwrap()).unwrap();
+        assert_eq!(read, "first");
+    }
 
     #[test]
     fn segments_come_in_the_order_they_were_written() {

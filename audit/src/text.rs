@@ -165,6 +165,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_text_equals_and_shows_what_it_holds() {
+        let text: Text<16> = "a\n".into();
+        assert!(text == *"a\n" && text != *"b" && text == "a\n" && text != "b");
+        assert_eq!(format!("{text:?}"), r#""a\n""#);
+    }
+
+    #[test]
     fn a_cut_never_splits_a_character() {
         let text: Text<19> = "ééééééééééééééé".into();
         assert_eq!(text.as_str(), "éé…[+26 bytes]");

@@ -70,9 +70,14 @@ pub fn verify(path: &Path, trusted: &[PublicKey]) -> Result<Verified, VerifyErro
         Some(Ok(signed)) => signed.seal.log,
         Some(Err(_)) | None => None,
     };
-    let segments = Segment::list(path)
-        .map_err(|source| VerifyError::Read { path: path.to_owned(), source })?;
-    let walked = walk::segments(&segments, sealed_head)?;
+    let walked = loop {
+        let segments = list(path)?;
+        let walked = walk::segments(&segments, sealed_head);
+        // A log that went on to its next file meanwhile is no broken one.
+        if list(path)? == segments {
+            break walked?;
+        }
+    };
 
     let Some(signed) = signed else {
         return match walked {
@@ -93,9 +98,11 @@ pub fn verify(path: &Path, trusted: &[PublicKey]) -> Result<Verified, VerifyErro
 
 /// Walks the chain in `dir`; nothing if there is no log.
 pub(crate) fn chain(dir: &Path) -> Result<Option<Walked>, VerifyError> {
-    let segments =
-        Segment::list(dir).map_err(|source| VerifyError::Read { path: dir.to_owned(), source })?;
-    walk::segments(&segments, None)
+    walk::segments(&list(dir)?, None)
+}
+
+fn list(dir: &Path) -> Result<Vec<Segment>, VerifyError> {
+    Segment::list(dir).map_err(|source| VerifyError::Read { path: dir.to_owned(), source })
 }
 
 /// The log ends where the seal says it ended.

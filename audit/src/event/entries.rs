@@ -223,3 +223,36 @@ mod sealed {
     impl Sealed for super::Dns {}
     impl Sealed for super::Request {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Kind;
+    use crate::event::golden::sample;
+
+    #[test]
+    fn an_opening_says_who_asks_for_what_and_by_which_decision() {
+        let What::Connection(connection) = sample(Kind::Connection).what else { panic!() };
+        let opened = connection.opening();
+        assert_eq!(opened.opens, "connection");
+        assert_eq!(opened.client, connection.client);
+        assert_eq!(opened.destination, connection.destination);
+        assert_eq!(opened.decision, connection.decision);
+
+        let What::Dns(mut dns) = sample(Kind::Dns).what else { panic!() };
+        dns.decision.verdict = Some(crate::Verdict::Deny);
+        let opened = dns.opening();
+        assert_eq!(opened.opens, "dns");
+        assert_eq!(opened.client, dns.client);
+        assert_eq!(opened.decision, dns.decision);
+    }
+
+    #[test]
+    fn an_outcome_is_called_as_it_is_written() {
+        let all = [Outcome::Abandoned, Outcome::Failed, Outcome::Refused, Outcome::Relayed];
+        for outcome in all {
+            let written = serde_json::to_string(&outcome).unwrap();
+            assert_eq!(written, format!("\"{}\"", outcome.as_str()));
+        }
+    }
+}

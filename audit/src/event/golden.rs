@@ -35,7 +35,7 @@ fn todays_code_reads_the_golden_lines_as_what_was_written() {
 #[test]
 fn a_kind_that_does_not_exist_is_refused_with_the_list() {
     let err = "requests".parse::<Kind>().unwrap_err();
-    expect_test::expect!["`requests` is not a kind of event; write one of: connection, dns, finding, hold, limit, log_closed, log_started, opened, operator, policy_loaded, policy_refused, recovered, request, run_ended, run_started, segment_started"]
+    expect_test::expect!["`requests` is not a kind of event; write one of: connection, dns, finding, hold, limit, log_closed, log_resumed, log_started, opened, operator, policy_loaded, policy_refused, recovered, request, run_ended, run_started, segment_started"]
         .assert_eq(&err.to_string());
 }
 
@@ -109,10 +109,26 @@ fn what(kind: Kind) -> What {
             destination: destination(),
         })),
         Kind::LogClosed => What::LogClosed(LogClosed { lines: 42 }),
+        Kind::LogResumed => What::LogResumed(Box::new(LogResumed {
+            paused: ms(61_200_000),
+            refused: 17,
+            why: "No space left on device (os error 28)".into(),
+        })),
         Kind::LogStarted => What::LogStarted(LogStarted {
             writer: "sluice-gateway 0.1.0".into(),
             previous_seq: Some(41),
             previous_closed: Some(false),
+            pins: vec!["up.test=192.0.2.7:8443".into()],
+            roots: vec![
+                "0.pem=9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".into(),
+            ],
+            origin: Origin {
+                user: Some("ada".into()),
+                host: Some("workstation".into()),
+                project: Some("/home/ada/widgets".into()),
+                backend: Some("docker".into()),
+                version: Some("0.1.0".into()),
+            },
         }),
         Kind::Opened => What::Opened(Box::new(request().opening())),
         Kind::Operator => What::Operator(Box::new(Operator {

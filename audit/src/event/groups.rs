@@ -250,3 +250,19 @@ pub enum Handling {
     /// Plain TCP relayed.
     Tcp,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_is_read_as_it_is_called_and_written() {
+        let all = ["allow", "ask", "deny", "would_deny"];
+        for name in all {
+            let verdict: Verdict = name.parse().unwrap();
+            assert_eq!(verdict.as_str(), name);
+            assert_eq!(serde_json::to_string(&verdict).unwrap(), format!("\"{name}\""));
+        }
+        assert!("denied".parse::<Verdict>().is_err());
+    }
+}

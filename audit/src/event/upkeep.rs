@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 use crate::text::{Name, Text};
+use crate::time::Millis;
 
 /// A writer took the log over. The first line of every log, and one more each
 /// time a log is opened again.
@@ -22,6 +23,32 @@ pub struct LogStarted {
     /// Whether the earlier writer closed the log. If not, it crashed or was killed.
     #[serde(rename = "sluice.log.previous.closed", skip_serializing_if = "Option::is_none")]
     pub previous_closed: Option<bool>,
+    /// Names that lead to an address by an operator's word, as `NAME=ADDRESS`.
+    #[serde(rename = "sluice.upstream.pins", skip_serializing_if = "Vec::is_empty")]
+    pub pins: Vec<Name>,
+    /// Files of authorities that upstreams are believed by, as `FILE=SHA256`.
+    #[serde(rename = "sluice.upstream.roots", skip_serializing_if = "Vec::is_empty")]
+    pub roots: Vec<Name>,
+    #[serde(flatten)]
+    pub origin: Origin,
+}
+
+/// Who started what a log records, where, and for what.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Origin {
+    #[serde(rename = "user.name", skip_serializing_if = "Option::is_none")]
+    pub user: Option<Name>,
+    #[serde(rename = "host.name", skip_serializing_if = "Option::is_none")]
+    pub host: Option<Name>,
+    /// The directory that the sandbox works on.
+    #[serde(rename = "sluice.project", skip_serializing_if = "Option::is_none")]
+    pub project: Option<Text>,
+    #[serde(rename = "sluice.backend", skip_serializing_if = "Option::is_none")]
+    pub backend: Option<Name>,
+    /// Version of the program that started it.
+    #[serde(rename = "sluice.version", skip_serializing_if = "Option::is_none")]
+    pub version: Option<Name>,
 }
 
 /// The log goes on in this file. The first line of every segment but the first.
@@ -42,6 +69,22 @@ pub struct Recovered {
     pub bytes: u64,
     #[serde(rename = "sluice.recovered.sha256")]
     pub sha256: Digest,
+}
+
+/// The disk had no room for a while, and nothing passed meanwhile. No line is
+/// missing: what had begun before was kept and is written.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct LogResumed {
+    /// How long that was.
+    #[serde(rename = "sluice.log.paused_ms")]
+    pub paused: Millis,
+    /// How many records could not be begun, and what they were for did not pass.
+    #[serde(rename = "sluice.log.refused")]
+    pub refused: u64,
+    /// What the disk said.
+    #[serde(rename = "error.message")]
+    pub why: Text<1024>,
 }
 
 /// The writer ended in order: every entry was closed before this line.

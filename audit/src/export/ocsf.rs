@@ -29,6 +29,7 @@ pub(super) fn event(mut fields: Fields, out: &mut Vec<u8>) -> Put {
         Kind::Hold
         | Kind::Limit
         | Kind::LogClosed
+        | Kind::LogResumed
         | Kind::LogStarted
         | Kind::Opened
         | Kind::Operator

@@ -14,18 +14,33 @@ use crate::line;
 use crate::search::{Query, search};
 
 #[test]
+fn a_format_is_known_by_its_name_alone() {
+    let names = [
+        ("csv", Format::Csv),
+        ("har", Format::Har),
+        ("jsonl", Format::Jsonl),
+        ("ocsf", Format::Ocsf),
+    ];
+    for (name, format) in names {
+        assert_eq!(name.parse(), Ok(format));
+    }
+    assert!("CSV".parse::<Format>().is_err());
+    assert!("".parse::<Format>().is_err());
+}
+
+#[test]
 fn csv_is_the_golden_file() {
-    golden(Format::Csv, "events.csv", Exported { written: 16, ..Exported::default() });
+    golden(Format::Csv, "events.csv", Exported { written: 17, ..Exported::default() });
 }
 
 #[test]
 fn har_is_the_golden_file() {
-    golden(Format::Har, "events.har", Exported { written: 1, left_out: 15, unreadable: 0 });
+    golden(Format::Har, "events.har", Exported { written: 1, left_out: 16, unreadable: 0 });
 }
 
 #[test]
 fn ocsf_is_the_golden_file() {
-    golden(Format::Ocsf, "events.ocsf.jsonl", Exported { written: 4, left_out: 12, unreadable: 0 });
+    golden(Format::Ocsf, "events.ocsf.jsonl", Exported { written: 4, left_out: 13, unreadable: 0 });
 }
 
 #[test]
@@ -65,6 +80,79 @@ fn a_har_is_valid_json_whatever_it_holds() {
         let har: Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(har["log"]["entries"].as_array().unwrap().len(), count);
     }
+}
+
+/// One event as OCSF.
+fn as_ocsf(event: crate::Event) -> Value {
+    let (_dir, file) = a_log_of([event]);
+    let mut out = Vec::new();
+    export(Format::Ocsf, found(&file), &mut out).unwrap();
+    serde_json::from_slice(&out).unwrap()
+}
+
+#[test]
+fn ocsf_tells_what_was_decided_from_what_became_of_it() {
+    use crate::{Outcome, Verdict};
+    let cases = [
+        (Verdict::Allow, Outcome::Relayed, (1, 1, 1)),
+        (Verdict::Allow, Outcome::Failed, (27, 1, 1)),
+        (Verdict::Allow, Outcome::Refused, (2, 2, 2)),
+        (Verdict::Ask, Outcome::Relayed, (8, 1, 1)),
+        (Verdict::Ask, Outcome::Abandoned, (0, 0, 1)),
+        (Verdict::Deny, Outcome::Refused, (2, 2, 2)),
+        (Verdict::WouldDeny, Outcome::Relayed, (15, 1, 1)),
+    ];
+    for (verdict, outcome, (disposition, action, severity)) in cases {
+        let mut event = sample(Kind::Request);
+        if let What::Request(request) = &mut event.what {
+            request.decision.verdict = Some(verdict);
+            request.outcome = outcome;
+        }
+        let told = as_ocsf(event);
+        let said = ["disposition_id", "action_id", "severity_id"].map(|name| &told[name]);
+        assert_eq!(said, [disposition, action, severity], "{verdict:?}, {outcome:?}");
+    }
+}
+
+#[test]
+fn ocsf_says_what_was_found() {
+    use crate::event::Sighting;
+    for (sighting, title) in [
+        (Sighting::Canary, "A canary in outgoing traffic"),
+        (Sighting::Secret, "A secret in outgoing traffic"),
+    ] {
+        let mut event = sample(Kind::Finding);
+        if let What::Finding(finding) = &mut event.what {
+            finding.sighting = sighting;
+        }
+        assert_eq!(as_ocsf(event)["finding_info"]["title"], title);
+    }
+}
+
+#[test]
+fn a_har_says_minus_one_for_what_it_does_not_know() {
+    let mut event = sample(Kind::Request);
+    let mut held = event.clone();
+    if let What::Request(request) = &mut event.what {
+        request.timing = Default::default();
+    }
+    let millis = |millis| Some(std::time::Duration::from_millis(millis).into());
+    if let What::Request(request) = &mut held.what {
+        request.timing = Default::default();
+        request.timing.decide = millis(3);
+        request.timing.hold = millis(500);
+        request.timing.first_byte = millis(600);
+        request.timing.total = millis(700);
+    }
+    let (_dir, file) = a_log_of([event, held]);
+    let mut out = Vec::new();
+    export(Format::Har, found(&file), &mut out).unwrap();
+    let har: Value = serde_json::from_slice(&out).unwrap();
+    let [unknown, held] = [0, 1].map(|at| &har["log"]["entries"][at]);
+    assert_eq!(unknown["timings"]["dns"], -1.0);
+    assert_eq!(held["timings"]["blocked"], 503.0, "deciding and being held");
+    assert_eq!(held["timings"]["wait"], 97.0);
+    assert_eq!(held["timings"]["receive"], 100.0);
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use super::message::{Answer, Message};
+use super::queue::Ticket;
 use super::unavailable::Unavailable;
 use super::{Log, PLACES_PER_ENTRY};
 use crate::event::{Facts, Outcome, What};
@@ -40,9 +42,11 @@ pub struct Entry<F: Facts> {
 /// What has become of the place for the `opened` line.
 #[derive(Debug)]
 enum Opening {
-    Answered(Result<(), Unavailable>),
+    Answered(Ticket, Result<(), Unavailable>),
+    /// Handed over, and nobody waits for it to be safe.
+    HandedOver(Ticket),
     Reserved,
-    Waiting(oneshot::Receiver<Result<(), Unavailable>>),
+    Waiting(Ticket, oneshot::Receiver<Result<(), Unavailable>>),
 }
 
 impl<F: Facts> Entry<F> {
@@ -67,6 +71,17 @@ impl<F: Facts> Entry<F> {
         self.begun
     }
 
+    /// Hands over the `opened` line with the facts known so far, if that was not
+    /// done yet. [`Log::written`] waits for it.
+    pub fn open(&mut self) -> Ticket {
+        match &self.opening {
+            Opening::Answered(ticket, _)
+            | Opening::HandedOver(ticket)
+            | Opening::Waiting(ticket, _) => *ticket,
+            Opening::Reserved => self.hand_over(None),
+        }
+    }
+
     /// Writes the `opened` line with the facts known so far, and resolves when it
     /// is as safe as the log's [`Sync`](super::Sync) policy makes it. Only then
     /// may the first byte leave.
@@ -74,38 +89,59 @@ impl<F: Facts> Entry<F> {
     /// The line is written once, however often this is called. Dropping the
     /// future is fine: the next call waits for the same line.
     pub async fn opened(&mut self) -> Result<(), Unavailable> {
-        if let Opening::Reserved = self.opening {
-            let (written, answer) = oneshot::channel();
-            let line = What::Opened(Box::new(self.opening()));
-            self.log.submit(self.id, line, 1, Some(written));
-            self.opening = Opening::Waiting(answer);
+        match self.opening {
+            Opening::Reserved => {
+                let (written, answer) = oneshot::channel();
+                let ticket = self.hand_over(Some(written));
+                self.opening = Opening::Waiting(ticket, answer);
+            }
+            Opening::HandedOver(ticket) => {
+                let (safe, answer) = oneshot::channel();
+                self.log.hand_over(Message::Settle(safe), &[]);
+                self.log.inner.hurry();
+                self.opening = Opening::Waiting(ticket, answer);
+            }
+            Opening::Answered(..) | Opening::Waiting(..) => {}
         }
-        if let Opening::Waiting(answer) = &mut self.opening {
-            let answer = answer.await;
-            self.opening = Opening::Answered(self.log.answered(answer));
+        if let Opening::Waiting(ticket, answer) = &mut self.opening {
+            let (ticket, answer) = (*ticket, answer.await);
+            self.opening = Opening::Answered(ticket, self.log.answered(answer));
         }
         match &self.opening {
-            Opening::Answered(answer) => answer.clone(),
-            Opening::Reserved | Opening::Waiting(_) => Err(self.log.inner.shared.why()),
+            Opening::Answered(_, answer) => answer.clone(),
+            Opening::HandedOver(_) | Opening::Reserved | Opening::Waiting(..) => {
+                Err(self.log.inner.shared.why())
+            }
         }
+    }
+
+    fn hand_over(&mut self, written: Option<Answer>) -> Ticket {
+        let line = What::Opened(Box::new(self.opening()));
+        let ticket = self.log.submit(self.id, line, 1, written);
+        self.opening = Opening::HandedOver(ticket);
+        ticket
     }
 
     /// Ends the entry. Never waits and never fails: should the log have become
     /// unavailable meanwhile, [`Log::health`] counts the record as unwritten.
-    pub fn close(mut self, outcome: Outcome) {
-        self.end(outcome);
+    ///
+    /// [`Log::written`] waits for the record.
+    pub fn close(mut self, outcome: Outcome) -> Ticket {
+        self.end(outcome)
     }
 
-    fn end(&mut self, outcome: Outcome) {
-        let Some(facts) = self.facts.take() else { return };
+    fn end(&mut self, outcome: Outcome) -> Ticket {
+        let Some(facts) = self.facts.take() else { return Ticket::default() };
         let what = facts.closing(outcome, self.begun.elapsed().into());
         // A place that was not needed goes back with the record, not before it:
         // the writer takes "all places are free" to mean that nothing is under way.
         let places = match self.opening {
             Opening::Reserved => PLACES_PER_ENTRY,
-            Opening::Answered(_) | Opening::Waiting(_) => PLACES_PER_ENTRY - 1,
+            Opening::Answered(..) | Opening::HandedOver(_) | Opening::Waiting(..) => {
+                PLACES_PER_ENTRY - 1
+            }
         };
-        self.log.submit(self.id, what, places, None);
+        self.log.submit(self.id, what, places, None)
     }
 }
 

@@ -9,15 +9,17 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
 use super::Previous;
-use super::sink::Sink;
+use super::sink::{Durable, Sink};
 use super::unavailable::Unavailable;
 use crate::chain::{Head, Link};
 use crate::digest::Digest;
 use crate::event::{Kind, Recovered, SegmentStarted};
+use crate::folder_lock::LockedFolder;
 use crate::line::LineError;
 use crate::lines::{Lines, Piece, Place};
 use crate::seal::SEAL;
@@ -52,9 +54,12 @@ pub enum OpenError {
 pub struct Folder {
     path: PathBuf,
     /// Held for its lock, and synced when a name in it changes.
-    dir: File,
-    current: File,
+    dir: LockedFolder,
+    current: Arc<File>,
     next_number: u32,
+    /// The name the current segment was given when there was no room for the
+    /// next one.
+    pub(super) finished: Option<String>,
 }
 
 /// What an opened folder held.
@@ -70,8 +75,7 @@ pub(super) struct Found {
 
 impl Folder {
     pub(super) fn open(path: &Path) -> Result<(Self, Found), OpenError> {
-        let dir = open_dir(path)?;
-        lock(&dir, path)?;
+        let dir = lock(open_dir(path)?, path)?;
         if path.join(SEAL).symlink_metadata().is_ok() {
             return Err(OpenError::Sealed { dir: path.to_owned() });
         }
@@ -87,7 +91,7 @@ impl Folder {
         let mut continues = None;
         let mut last = scan.last.take();
         if let (None, Some(segment)) = (&last, finished) {
-            let file = File::open(segment.path()).map_err(disk("open", segment.path()))?;
+            let file = segment::open(segment.path()).map_err(disk("open", segment.path()))?;
             let before = self::scan(&file, segment.path())?;
             continues = Some(SegmentStarted {
                 previous: segment.name().into(),
@@ -104,22 +108,43 @@ impl Folder {
             current_hash: scan.hash,
         };
         let next_number = finished.and_then(Segment::number).unwrap_or(0).saturating_add(1);
-        Ok((Self { path: path.to_owned(), dir, current, next_number }, found))
+        let (path, current) = (path.to_owned(), Arc::new(current));
+        Ok((Self { path, dir, current, next_number, finished: None }, found))
     }
 }
 
 impl Sink for Folder {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.current.write(bytes)
+        (&*self.current).write(bytes)
     }
 
-    fn sync(&mut self) -> io::Result<()> {
-        self.current.sync_data()
+    fn durable(&self) -> Arc<dyn Durable> {
+        Arc::clone(&self.current) as Arc<dyn Durable>
     }
 
     /// The old name is free before the new file exists, so a crash in between
     /// leaves no current segment, which opening again repairs.
     fn rotate(&mut self) -> io::Result<String> {
+        let name = match self.finished.take() {
+            Some(name) => name,
+            None => self.finish_current()?,
+        };
+        match create(&self.path.join(CURRENT)) {
+            Ok(current) => self.current = Arc::new(current),
+            Err(err) => {
+                self.finished = Some(name);
+                return Err(err);
+            }
+        }
+        self.dir.sync_all()?;
+        self.next_number += 1;
+        Ok(name)
+    }
+}
+
+impl Folder {
+    /// Gives the current segment its number.
+    pub(super) fn finish_current(&self) -> io::Result<String> {
         let name = segment::finished(self.next_number);
         self.current.sync_all()?;
         // Renaming would overwrite; a finished segment never is.
@@ -127,9 +152,6 @@ impl Sink for Folder {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, name));
         }
         fs::rename(self.path.join(CURRENT), self.path.join(&name))?;
-        self.current = create(&self.path.join(CURRENT))?;
-        self.dir.sync_all()?;
-        self.next_number += 1;
         Ok(name)
     }
 }
@@ -149,12 +171,11 @@ fn open_dir(path: &Path) -> Result<File, OpenError> {
     Ok(dir)
 }
 
-fn lock(dir: &File, path: &Path) -> Result<(), OpenError> {
-    match dir.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(OpenError::Busy { dir: path.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(disk("lock", path)(source)),
-    }
+fn lock(dir: File, path: &Path) -> Result<LockedFolder, OpenError> {
+    LockedFolder::lock(dir).map_err(|err| match err {
+        TryLockError::WouldBlock => OpenError::Busy { dir: path.to_owned() },
+        TryLockError::Error(source) => disk("lock", path)(source),
+    })
 }
 
 fn open_current(path: &Path) -> Result<File, OpenError> {

@@ -1,29 +1,29 @@
 //! What a handle tells the writer.
 
 use tokio::sync::oneshot;
-use uuid::Uuid;
 
 use super::unavailable::Unavailable;
 use crate::chain::Head;
-use crate::event::{Run, What};
-use crate::time::Time;
+
+/// Whoever waits for a line to be as safe as the policy makes it.
+pub(super) type Answer = oneshot::Sender<Result<(), Unavailable>>;
 
 #[derive(Debug)]
 pub(super) enum Message {
     /// Write `log_closed` once every entry has closed, and say where it ended.
     Close(oneshot::Sender<Result<Head, Unavailable>>),
-    Record(Box<Record>),
+    Record(Record),
+    /// Say when everything before is safe.
+    Settle(Answer),
 }
 
-/// A line to be: everything but its place in the chain.
+/// A line to be. Its fields are among the bytes that were handed over.
 #[derive(Debug)]
 pub(super) struct Record {
-    pub(super) id: Uuid,
-    pub(super) time: Time,
-    pub(super) run: Run,
-    pub(super) what: What,
+    /// How many of them.
+    pub(super) length: usize,
     /// How many places are free again once it is written.
     pub(super) places: u32,
     /// Who waits for it to be safe.
-    pub(super) written: Option<oneshot::Sender<Result<(), Unavailable>>>,
+    pub(super) written: Option<Answer>,
 }

@@ -1,8 +1,10 @@
 //! How a log is kept.
 
+use std::path::Path;
 use std::time::Duration;
 
-use crate::event::Run;
+use super::unavailable::Unavailable;
+use crate::event::{Origin, Run};
 use crate::text::Name;
 use crate::time::Time;
 
@@ -13,6 +15,12 @@ pub struct Options {
     pub run: Run,
     /// The program that writes, with its version; `log_started` names it.
     pub writer: Name,
+    /// What an operator pinned and whom upstreams are believed by; `log_started`
+    /// says so, of the first 32 of each.
+    pub pins: Vec<Name>,
+    pub roots: Vec<Name>,
+    /// Who started what is recorded; `log_started` says so.
+    pub origin: Origin,
     pub sync: Sync,
     /// How many entries can be open or queued at once. Each costs memory for its
     /// facts, so this is also the bound of the queue.
@@ -24,6 +32,19 @@ pub struct Options {
     pub most_bytes: u64,
     /// Where the time comes from.
     pub clock: fn() -> Time,
+    /// Told when the log stops taking records, and when it takes them again.
+    pub report: fn(&Notice<'_>),
+}
+
+/// What an operator should hear of a log.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Notice<'a> {
+    /// Nothing is recorded any more, so nothing may pass.
+    Ended { folder: &'a Path, why: &'a Unavailable },
+    /// The disk has no room. Nothing may pass until it has.
+    Paused { folder: &'a Path, why: &'a str },
+    /// There was room after `paused`; meanwhile so many records were refused.
+    Resumed { folder: &'a Path, paused: Duration, refused: u64 },
 }
 
 impl Options {
@@ -33,30 +54,48 @@ impl Options {
         Self {
             run: run.into(),
             writer: Name::constant(concat!("sluice-audit ", env!("CARGO_PKG_VERSION"))),
+            pins: Vec::new(),
+            roots: Vec::new(),
+            origin: Origin::default(),
             sync: Sync::EachBatch,
             entries: 16 * 1024,
             segment_bytes: 64 * 1024 * 1024,
             most_bytes: u64::MAX,
             clock: Time::now,
+            report: |_| {},
         }
     }
 }
 
+/// How many pins, and how many files of authorities, the first line names. The
+/// last is the number of those it does not.
+const MOST_NAMED: usize = 32;
+
+/// As many as a line takes.
+pub(super) fn named(all: &[Name]) -> Vec<Name> {
+    let mut named: Vec<Name> = all.iter().take(MOST_NAMED).cloned().collect();
+    if all.len() > MOST_NAMED {
+        named.push(format!("and {} more", all.len() - MOST_NAMED).into());
+    }
+    named
+}
+
 /// When lines are forced to disk.
 ///
-/// The writer takes all that is queued, writes it with one call, and syncs it
-/// (or not) with one call. `opened` and `record_safely` resolve after that, so:
+/// What is queued is written with one call, and synced (or not) with one more.
+/// `opened` and `record_safely` resolve after that, [`Log::written`](super::Log::written)
+/// resolves after the first; so:
 ///
 /// | policy | the process is killed | the machine loses power |
 /// |---|---|---|
-/// | `Awaited` | keeps every line that was waited for, and every other up to a few milliseconds ago | keeps every line that was waited for, and every other up to the duration ago |
+/// | `Awaited` | keeps every line that was waited for, and every other up to a few milliseconds ago | keeps every line whose safety was waited for, and every other up to the duration ago |
 /// | `EachBatch` | keeps every line that was waited for, and every other up to the last batch | the same |
 /// | `Interval` | the same | may lose what was written since the last sync, waited for or not |
 /// | `Never` | the same | may lose what the kernel had not written back yet, usually 30 s |
 ///
 /// In each case a line that was being written may be torn; opening the log again
 /// cuts and reports it. Lines still queued in a killed process are lost, which is
-/// why an entry that must not be lost is `opened` first.
+/// why somebody waits for those that must not be.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Sync {
     /// What somebody waits for is synced at once, the rest within a duration.
@@ -65,4 +104,19 @@ pub enum Sync {
     EachBatch,
     Interval(Duration),
     Never,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_names_as_many_as_it_takes_and_counts_the_rest() {
+        let some =
+            |count: usize| -> Vec<Name> { (0..count).map(|n| format!("{n}").into()).collect() };
+        assert_eq!(named(&some(MOST_NAMED)), some(MOST_NAMED));
+        let more = named(&some(MOST_NAMED + 2));
+        assert_eq!(more[..MOST_NAMED], some(MOST_NAMED));
+        assert_eq!(more[MOST_NAMED..], [Name::from("and 2 more")]);
+    }
 }

@@ -1,13 +1,16 @@
 //! What handles, entries and the writer know in common.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, TryAcquireError};
 
 use super::PLACES_PER_ENTRY;
-use super::options::Options;
-use super::unavailable::{Step, Unavailable};
+use super::options::{Notice, Options};
+use super::queue::Queue;
+use super::unavailable::Unavailable;
 use crate::text::Text;
 use crate::time::Time;
 
@@ -16,12 +19,40 @@ use crate::time::Time;
 /// is queued.
 #[derive(Debug)]
 pub(super) struct Shared {
+    folder: PathBuf,
     places: Semaphore,
     all_places: u32,
     clock: fn() -> Time,
-    submitted: AtomicU64,
-    written: AtomicU64,
+    report: fn(&Notice<'_>),
+    pub(super) queue: Queue,
     ended: OnceLock<Unavailable>,
+    pause: Mutex<Option<Pause>>,
+    /// Whether there is a `pause`, for those who only want to know that.
+    is_paused: AtomicBool,
+    /// What was refused during this pause.
+    refused: AtomicU64,
+    /// The writer's thread waits for something to do.
+    pub(super) is_thread_asleep: AtomicBool,
+    /// Somebody waits for the writer's thread.
+    pub(super) is_thread_hurried: AtomicBool,
+    /// The last write took long, so only the writer's thread writes.
+    pub(super) is_disk_slow: AtomicBool,
+    /// No handle and no entry is left.
+    pub(super) are_handles_gone: AtomicBool,
+}
+
+/// The disk has no room, and the log waits for some.
+#[derive(Clone, Debug)]
+pub(super) struct Pause {
+    since: Instant,
+    pub(super) why: Text<256>,
+}
+
+/// A pause that is over.
+pub(super) struct Resumed {
+    pub(super) paused: Duration,
+    pub(super) refused: u64,
+    pub(super) why: Text<256>,
 }
 
 /// The state of a log.
@@ -32,7 +63,8 @@ pub struct Health {
     /// Lines that callers handed over and that are in the file.
     pub written: u64,
     /// Lines that callers handed over and that are not. While the log is
-    /// available these are queued; once it is not, they are lost.
+    /// available or waits for room these are queued; once it is over, they are
+    /// lost.
     pub unwritten: u64,
     /// Places taken by open entries and queued lines, and how many there are.
     pub taken: u32,
@@ -40,19 +72,28 @@ pub struct Health {
 }
 
 impl Shared {
-    pub(super) fn new(options: &Options) -> Self {
+    pub(super) fn new(folder: PathBuf, options: &Options) -> Self {
         let all_places = options.entries.clamp(1, u32::MAX / 4) * PLACES_PER_ENTRY;
         Self {
+            folder,
             places: Semaphore::new(all_places as usize),
             all_places,
             clock: options.clock,
-            submitted: AtomicU64::new(0),
-            written: AtomicU64::new(0),
+            report: options.report,
+            queue: Queue::default(),
             ended: OnceLock::new(),
+            pause: Mutex::new(None),
+            is_paused: AtomicBool::new(false),
+            refused: AtomicU64::new(0),
+            is_thread_asleep: AtomicBool::new(false),
+            is_thread_hurried: AtomicBool::new(false),
+            is_disk_slow: AtomicBool::new(false),
+            are_handles_gone: AtomicBool::new(false),
         }
     }
 
     pub(super) fn take_places(&self, count: u32) -> Result<(), Unavailable> {
+        self.refuse_if_paused()?;
         match self.places.try_acquire_many(count) {
             Ok(permit) => {
                 permit.forget();
@@ -64,12 +105,25 @@ impl Shared {
     }
 
     pub(super) async fn wait_for_places(&self, count: u32) -> Result<(), Unavailable> {
+        self.refuse_if_paused()?;
         match self.places.acquire_many(count).await {
             Ok(permit) => {
+                // Whoever had to wait may have waited into a pause.
+                self.refuse_if_paused()?;
                 permit.forget();
                 Ok(())
             }
             Err(_closed) => Err(self.why()),
+        }
+    }
+
+    fn refuse_if_paused(&self) -> Result<(), Unavailable> {
+        match self.pause() {
+            None => Ok(()),
+            Some(pause) => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                Err(pause.into())
+            }
         }
     }
 
@@ -87,24 +141,17 @@ impl Shared {
         self.places.available_permits() == self.all_places as usize
     }
 
-    /// Counts a record as handed over, and stamps it.
-    pub(super) fn submitted(&self) -> Time {
-        self.submitted.fetch_add(1, Ordering::Relaxed);
-        self.now()
-    }
-
     pub(super) fn now(&self) -> Time {
         (self.clock)()
     }
 
-    pub(super) fn wrote(&self, records: u64) {
-        self.written.fetch_add(records, Ordering::Release);
-    }
-
-    /// The log is over, for this reason. Only the first one counts.
+    /// Nothing more may begin, for this reason. Only the first one counts.
     pub(super) fn end(&self, why: Unavailable) {
-        self.ended.get_or_init(|| why);
+        let is_first = self.ended.set(why).is_ok();
         self.take_no_more();
+        if let Some(why) = self.ended.get().filter(|why| is_first && **why != Unavailable::Closed) {
+            (self.report)(&Notice::Ended { folder: &self.folder, why });
+        }
     }
 
     /// Why there are no places: the end's reason, or that a close has begun.
@@ -116,24 +163,58 @@ impl Shared {
         Unavailable::Full { places: self.all_places }
     }
 
+    /// The disk has no room: nothing may begin until it has.
+    pub(super) fn begin_pause(&self, why: Text<256>) {
+        let mut pause = self.lock_pause();
+        if pause.is_none() {
+            (self.report)(&Notice::Paused { folder: &self.folder, why: why.as_str() });
+            self.refused.store(0, Ordering::Relaxed);
+            *pause = Some(Pause { since: Instant::now(), why });
+            self.is_paused.store(true, Ordering::Release);
+        }
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused.load(Ordering::Acquire)
+    }
+
+    pub(super) fn pause(&self) -> Option<Pause> {
+        if self.is_paused() { self.lock_pause().clone() } else { None }
+    }
+
+    /// What there is to say about the pause, which goes on.
+    pub(super) fn resuming(&self) -> Option<Resumed> {
+        let Pause { since, why } = self.pause()?;
+        let refused = self.refused.load(Ordering::Relaxed);
+        Some(Resumed { paused: since.elapsed(), refused, why })
+    }
+
+    /// There is room, and the log says so.
+    pub(super) fn end_pause(&self, resumed: &Resumed) {
+        *self.lock_pause() = None;
+        self.is_paused.store(false, Ordering::Release);
+        let Resumed { paused, refused, .. } = *resumed;
+        (self.report)(&Notice::Resumed { folder: &self.folder, paused, refused });
+    }
+
+    fn lock_pause(&self) -> MutexGuard<'_, Option<Pause>> {
+        self.pause.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn health(&self) -> Health {
-        let unavailable = self.places.is_closed().then(|| self.why());
+        let ended = self.places.is_closed().then(|| self.why());
+        let unavailable = ended.or_else(|| self.pause().map(Unavailable::from));
         // Written first: the other order could count a line as both.
-        let written = self.written.load(Ordering::Acquire);
-        let unwritten = self.submitted.load(Ordering::Relaxed).saturating_sub(written);
+        let written = self.queue.written();
+        let unwritten = self.queue.records().saturating_sub(written);
         let free = u32::try_from(self.places.available_permits()).unwrap_or(self.all_places);
         let taken = self.all_places.saturating_sub(free);
         Health { unavailable, written, unwritten, taken, places: self.all_places }
     }
 }
 
-/// Says so when the writer thread goes without having given a reason.
-#[derive(Debug)]
-pub(super) struct Tombstone<'a>(pub(super) &'a Shared);
-
-impl Drop for Tombstone<'_> {
-    fn drop(&mut self) {
-        let why = Text::constant("its writer has stopped");
-        self.0.end(Unavailable::Failed { step: Step::Run, why });
+impl From<Pause> for Unavailable {
+    fn from(pause: Pause) -> Self {
+        Self::NoRoom { why: pause.why }
     }
 }

@@ -1,7 +1,10 @@
 //! The ledger's promises: once, in order, or not without saying so.
 
+mod callers;
 mod disk;
 mod found;
+mod room;
+mod written;
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,6 +22,15 @@ use super::*;
 use crate::event::{Connection, Event, Kind, Limit, Operator, Outcome, Request};
 use crate::segment::Segment;
 use crate::{Text, line};
+
+#[test]
+fn the_thread_of_a_log_that_is_not_written_to_sleeps() {
+    let dir = private_dir();
+    let (log, _) = Log::open(dir.path(), Options::new("run-1")).unwrap();
+    while !log.inner.shared.is_thread_asleep.load(Ordering::SeqCst) {
+        thread::yield_now();
+    }
+}
 
 #[tokio::test]
 async fn an_entry_is_opened_once_and_closed_once_under_one_id() {
@@ -133,7 +145,7 @@ fn one_entry(log: &Log, worker: usize, n: usize) -> Uuid {
     entry.http.path = Some(format_args!("/{worker}/{n}").into());
     let id = entry.id();
     match n % 3 {
-        0 => entry.close(Outcome::Relayed),
+        0 => drop(entry.close(Outcome::Relayed)),
         1 => drop(entry),
         _ => {
             let lost = panic::catch_unwind(AssertUnwindSafe(|| {

@@ -6,7 +6,8 @@ use crate::text::Text;
 
 /// The log cannot take a record.
 ///
-/// [`Unavailable::Full`] passes when entries close; the others are for good.
+/// [`Unavailable::Full`] passes when entries close, and [`Unavailable::NoRoom`]
+/// when there is room on the disk; the others are for good.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Unavailable {
     #[error("the audit log is closed")]
@@ -15,6 +16,8 @@ pub enum Unavailable {
     Failed { step: Step, why: Text<256> },
     #[error("the audit log has no place left: {places} are taken by open entries and queued lines")]
     Full { places: u32 },
+    #[error("the audit log waits for room on its disk: {why}")]
+    NoRoom { why: Text<256> },
     #[error("the audit log has reached its size of {bytes} bytes")]
     Spent { bytes: u64 },
 }
@@ -37,4 +40,32 @@ pub enum Step {
     Sync,
     #[error("write")]
     Write,
+}
+
+/// Why the writer cannot go on as it is.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// For good.
+    Failed(Unavailable),
+    /// Until there is room.
+    NoRoom(Text<256>),
+}
+
+impl Trouble {
+    /// A disk or a quota that is full may have room again, and nothing is in
+    /// doubt until then: what was not written is known to the byte.
+    pub(super) fn of(step: Step, err: &io::Error) -> Self {
+        match err.kind() {
+            io::ErrorKind::QuotaExceeded | io::ErrorKind::StorageFull => {
+                Self::NoRoom(format_args!("{err}").into())
+            }
+            _ => Self::Failed(Unavailable::failed(step, err)),
+        }
+    }
+}
+
+impl From<Unavailable> for Trouble {
+    fn from(why: Unavailable) -> Self {
+        Self::Failed(why)
+    }
 }

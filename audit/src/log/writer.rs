@@ -1,49 +1,44 @@
-//! The one thread that writes.
+//! Gives records their place in the chain and writes them.
 //!
-//! It takes everything that is queued, turns it into lines, writes them with one
-//! call and syncs them with one more: under load a sync is shared by hundreds of
-//! records, and at rest a record waits for nobody. Serializing and hashing are
-//! done here and not by whoever hands a record over.
+//! Whoever has the writer's lock takes everything that was handed over, chains
+//! the lines and writes them with one call. That is the [thread](super::thread),
+//! or a caller who must not go on before a record is written: at rest that is
+//! one short write, and under load one write for the records of many.
 //!
-//! The first error ends it. A disk that failed once may have torn a line, and
-//! after a failed sync nobody knows what the disk holds; going on would be a
-//! guess, and a guess is not evidence.
+//! An error ends it. A disk that failed once may have torn a line, and after a
+//! failed sync nobody knows what the disk holds; going on would be a guess, and
+//! a guess is not evidence. A disk without room is no such error: what it took
+//! is known to the byte, and the line goes on from there when there is room.
 
 use std::io;
 use std::mem;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
-use uuid::Uuid;
 
 use super::folder::Found;
-use super::message::{Message, Record};
-use super::options::{Options, Sync};
-use super::shared::{Shared, Tombstone};
-use super::sink::Sink;
-use super::unavailable::{Step, Unavailable};
+use super::message::{Answer, Message, Record};
+use super::options::{self, Options, Sync};
+use super::queue::Taken;
+use super::shared::{Resumed, Shared};
+use super::sink::{Durable, Sink};
+use super::unavailable::{Step, Trouble, Unavailable};
 use crate::chain::Head;
 use crate::digest::Digest;
-use crate::event::{Event, FORMAT, Limit, LogClosed, LogStarted, Run, SegmentStarted, What};
+use crate::event::{Limit, LogClosed, LogResumed, LogStarted, Run, SegmentStarted, What};
 use crate::id;
-use crate::line;
+use crate::line::Fields;
 use crate::text::Name;
-use crate::time::Time;
 
 /// A batch is written once it has this many lines or bytes, even if more waits.
 const BATCH_LINES: usize = 1024;
 const BATCH_BYTES: usize = 1024 * 1024;
 
-/// How long records that nobody waits for are gathered, under [`Sync::Awaited`].
-const LINGER: Duration = Duration::from_millis(4);
-
-pub(super) struct Writer<S> {
-    sink: S,
-    inbox: Receiver<Message>,
+pub(super) struct Writer {
+    /// Gone once nothing will be written any more.
+    sink: Option<Box<dyn Sink>>,
     shared: Arc<Shared>,
     sync: Sync,
     segment_bytes: u64,
@@ -58,37 +53,55 @@ pub(super) struct Writer<S> {
     all_bytes: u64,
     is_spent: bool,
     current_hash: Sha256,
+    /// What was written and is not in the hash yet: an answer may wait for the
+    /// write, and not for this.
+    unhashed: Vec<u8>,
     /// Something was written since the last sync.
     unsynced: bool,
-    /// When that has to be synced, under [`Sync::Interval`].
+    /// When that has to be synced, under a policy with a duration.
     sync_due: Option<Instant>,
 
+    /// What was taken from the queue and is in no batch yet.
+    taken: Taken,
     batch: Batch,
+    /// Who waits for what is written to be safe.
+    waiting: Vec<Answer>,
     /// Who waits for the end; not empty means that it has begun.
     closing: Vec<oneshot::Sender<Result<Head, Unavailable>>>,
+    /// The last line was made; it may not be written yet.
+    is_closed: bool,
+    /// The same of the line that says that there is room again.
+    is_resumed: bool,
 }
 
 /// Lines on their way to the sink.
 #[derive(Default)]
 struct Batch {
     bytes: Vec<u8>,
+    /// How many of them are written.
+    done: usize,
     /// Where each caller's line ends in `bytes`.
     ends: Vec<usize>,
+    /// How many of those were counted as written.
+    counted: usize,
     places: u32,
-    waiting: Vec<oneshot::Sender<Result<(), Unavailable>>>,
 }
 
-impl<S: Sink> Writer<S> {
+/// What is left to do for records that are written, without the writer's lock.
+pub(super) struct Settling {
+    durable: Option<Arc<dyn Durable>>,
+    waiting: Vec<Answer>,
+}
+
+impl Writer {
     pub(super) fn new(
-        sink: S,
-        inbox: Receiver<Message>,
+        sink: Box<dyn Sink>,
         shared: Arc<Shared>,
         options: &Options,
         found: &Found,
     ) -> Self {
         Self {
-            sink,
-            inbox,
+            sink: Some(sink),
             shared,
             sync: options.sync,
             segment_bytes: options.segment_bytes,
@@ -100,10 +113,15 @@ impl<S: Sink> Writer<S> {
             all_bytes: 0,
             is_spent: false,
             current_hash: found.current_hash.clone(),
+            unhashed: Vec::new(),
             unsynced: false,
             sync_due: None,
+            taken: Taken::default(),
             batch: Batch::default(),
+            waiting: Vec::new(),
             closing: Vec::new(),
+            is_closed: false,
+            is_resumed: false,
         }
     }
 
@@ -116,202 +134,194 @@ impl<S: Sink> Writer<S> {
             writer: options.writer.clone(),
             previous_seq: found.previous.map(|previous| previous.head.seq),
             previous_closed: found.previous.map(|previous| previous.closed),
+            pins: options::named(&options.pins),
+            roots: options::named(&options.roots),
+            origin: options.origin.clone(),
         }));
         if let Some(recovered) = found.recovered {
             self.append_upkeep(What::Recovered(recovered));
         }
-        self.write_batch()?;
-        self.sync_now()
-    }
-
-    /// Writes until the log is closed, its handles are gone, or the disk fails.
-    pub(super) fn run(mut self) {
+        let written = self.write_batch().map_err(|trouble| match trouble {
+            Trouble::Failed(why) => why,
+            Trouble::NoRoom(why) => Unavailable::Failed { step: Step::Write, why },
+        });
         let shared = Arc::clone(&self.shared);
-        // Dropped before `self`: whoever waits for an answer that never comes
-        // finds the reason in place.
-        let tombstone = Tombstone(&shared);
-        let served = self.serve();
-        if let Err(why) = &served {
-            shared.end(why.clone());
-            for waiting in mem::take(&mut self.batch.waiting) {
-                drop(waiting.send(Err(why.clone())));
-            }
-        }
-        let ended = served.map(|()| self.head);
-        let closing = mem::take(&mut self.closing);
-        // The file and its lock first: whoever is told that the log is closed may
-        // seal it, or open it again, at once.
-        drop(self.sink);
-        for closing in closing {
-            drop(closing.send(ended.clone()));
-        }
-        drop(tombstone);
+        written.and_then(|()| self.settle_all().run(&shared))
     }
 
-    fn serve(&mut self) -> Result<(), Unavailable> {
-        loop {
-            match self.next_message() {
-                Ok(first) => self.take(first),
-                Err(RecvTimeoutError::Timeout) => {}
-                // No handle and no entry is left. What they sent is written.
-                Err(RecvTimeoutError::Disconnected) => return self.sync_now(),
-            }
-            self.take_queued();
-            if matches!(self.sync, Sync::Awaited(_)) && self.nobody_waits() {
-                // A busy gateway closes a record every hundred microseconds. To be
-                // woken for each costs more than to write it.
-                // Whoever comes to wait ends it.
-                thread::park_timeout(LINGER);
-                self.take_queued();
-            }
-            self.write_batch()?;
-            self.sync_if_due()?;
-            self.answer();
-            self.end_if_spent()?;
-            if !self.closing.is_empty() && self.shared.is_idle() {
-                return self.finish();
-            }
-            // After the answers, so that nobody waits for it; and with nothing in
-            // hand, so that nothing is lost if it fails.
-            self.rotate_if_full()?;
-        }
+    /// Writes everything that was handed over.
+    pub(super) fn write_queued(&mut self) -> Result<(), Trouble> {
+        while self.write_some()? {}
+        Ok(())
     }
 
-    fn take_queued(&mut self) {
+    /// Writes what was handed over, or what still fits into the segment.
+    pub(super) fn write_segment(&mut self) -> Result<(), Trouble> {
+        while self.write_some()? && self.current_bytes < self.segment_bytes {}
+        Ok(())
+    }
+
+    /// Writes a batch. Whether there was something to write.
+    fn write_some(&mut self) -> Result<bool, Trouble> {
+        self.shared.queue.take(&mut self.taken);
+        self.fill_batch();
+        if self.batch.bytes.is_empty() {
+            return Ok(false);
+        }
+        self.write_batch()?;
+        self.end_if_spent();
+        Ok(true)
+    }
+
+    fn fill_batch(&mut self) {
         while self.batch.ends.len() < BATCH_LINES && self.batch.bytes.len() < BATCH_BYTES {
-            let Ok(next) = self.inbox.try_recv() else { break };
-            self.take(next);
-        }
-    }
-
-    fn nobody_waits(&self) -> bool {
-        self.batch.waiting.is_empty() && self.closing.is_empty()
-    }
-
-    fn next_message(&self) -> Result<Message, RecvTimeoutError> {
-        match self.sync_due {
-            Some(due) => self.inbox.recv_timeout(due.saturating_duration_since(Instant::now())),
-            None => self.inbox.recv().map_err(|_gone| RecvTimeoutError::Disconnected),
-        }
-    }
-
-    fn take(&mut self, message: Message) {
-        match message {
-            Message::Close(done) => self.closing.push(done),
-            Message::Record(record) => {
-                let Record { id, time, run, what, places, written } = *record;
-                self.append(id, time, run, what);
-                self.batch.ends.push(self.batch.bytes.len());
-                self.batch.places += places;
-                self.batch.waiting.extend(written);
+            match self.taken.next() {
+                None => return,
+                Some((Message::Close(done), _)) => self.closing.push(done),
+                Some((Message::Settle(answer), _)) => self.waiting.push(answer),
+                Some((Message::Record(Record { places, written, .. }), fields)) => {
+                    self.head = self.head.link(fields, &mut self.batch.bytes);
+                    self.lines += 1;
+                    self.batch.ends.push(self.batch.bytes.len());
+                    self.batch.places += places;
+                    self.waiting.extend(written);
+                }
             }
         }
     }
 
     fn append_upkeep(&mut self, what: What) {
-        self.append(id::new(), self.shared.now(), self.run.clone(), what);
-    }
-
-    /// Gives a line its place in the chain.
-    fn append(&mut self, id: Uuid, time: Time, run: Run, what: What) {
-        let seq = self.head.seq + 1;
-        let event = Event { v: FORMAT, seq, time, id, run, what, prev: self.head.hash };
-        let from = self.batch.bytes.len();
-        line::write(&event, &mut self.batch.bytes);
-        let written = self.batch.bytes.get(from..).unwrap_or_default();
-        self.head = self.head.after(written.strip_suffix(b"\n").unwrap_or(written));
+        let mut fields = Vec::new();
+        let (time, id) = (self.shared.now(), id::new());
+        Fields { time, id, run: &self.run, what: &what }.write(&mut fields);
+        self.head = self.head.link(&fields, &mut self.batch.bytes);
         self.lines += 1;
     }
 
-    fn write_batch(&mut self) -> Result<(), Unavailable> {
+    /// Writes what is left of the batch. On failure, what was not written stays
+    /// in it.
+    pub(super) fn write_batch(&mut self) -> Result<(), Trouble> {
         if self.batch.bytes.is_empty() {
             return Ok(());
         }
-        let mut bytes = mem::take(&mut self.batch.bytes);
-        let wrote = self.write_all(&bytes);
-        if let Err((done, err)) = wrote {
-            let whole = self.batch.ends.partition_point(|end| *end <= done);
-            self.shared.wrote(whole as u64);
-            return Err(Unavailable::failed(Step::Write, &err));
+        let wrote = self.write_rest();
+        let whole = self.batch.ends.partition_point(|end| *end <= self.batch.done);
+        let newly = whole - mem::replace(&mut self.batch.counted, whole);
+        if wrote.is_ok() {
+            self.written();
         }
-        self.current_bytes += bytes.len() as u64;
-        self.all_bytes = self.all_bytes.saturating_add(bytes.len() as u64);
-        self.current_hash.update(&bytes);
-        bytes.clear();
-        self.batch.bytes = bytes;
+        self.shared.queue.wrote(newly as u64);
+        wrote.map_err(|err| Trouble::of(Step::Write, &err))
+    }
+
+    fn write_rest(&mut self) -> io::Result<()> {
+        let sink = self.sink.as_deref_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        let Batch { bytes, done, .. } = &mut self.batch;
+        while let Some(rest) = bytes.get(*done..).filter(|rest| !rest.is_empty()) {
+            match sink.write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => *done += count,
+                Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
+                Err(err) => return Err(err),
+            }
+        }
+        Ok(())
+    }
+
+    /// The batch is in the file.
+    fn written(&mut self) {
+        let Batch { bytes, done, ends, counted, places } = &mut self.batch;
+        let length = bytes.len() as u64;
+        self.current_bytes += length;
+        self.all_bytes = self.all_bytes.saturating_add(length);
+        if self.unhashed.is_empty() {
+            mem::swap(bytes, &mut self.unhashed);
+        } else {
+            self.unhashed.append(bytes);
+        }
+        ends.clear();
+        (*done, *counted) = (0, 0);
+        self.shared.give_back(mem::take(places));
         self.unsynced = true;
+        if self.unhashed.len() >= BATCH_BYTES {
+            self.hash_written();
+        }
         if let (Sync::Awaited(every) | Sync::Interval(every), None) = (self.sync, self.sync_due) {
             self.sync_due = Instant::now().checked_add(every);
         }
-        Ok(())
     }
 
-    /// On failure, also how much was written.
-    fn write_all(&mut self, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
-        let mut done = 0;
-        while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
-            match self.sink.write(rest) {
-                Ok(0) => return Err((done, io::ErrorKind::WriteZero.into())),
-                Ok(count) => done += count,
-                Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
-                Err(err) => return Err((done, err)),
-            }
-        }
-        Ok(())
-    }
-
-    fn sync_if_due(&mut self) -> Result<(), Unavailable> {
-        match self.sync {
-            Sync::EachBatch => self.sync_now(),
-            Sync::Awaited(_) if !self.batch.waiting.is_empty() => self.sync_now(),
-            Sync::Awaited(_) | Sync::Interval(_)
-                if self.sync_due.is_some_and(|due| due <= Instant::now()) =>
-            {
-                self.sync_now()
-            }
-            Sync::Awaited(_) | Sync::Interval(_) | Sync::Never => Ok(()),
-        }
-    }
-
-    fn sync_now(&mut self) -> Result<(), Unavailable> {
-        if self.unsynced {
-            self.sink.sync().map_err(|err| Unavailable::failed(Step::Sync, &err))?;
-        }
-        self.unsynced = false;
-        self.sync_due = None;
-        Ok(())
-    }
-
-    /// The batch is as safe as the policy makes it.
-    fn answer(&mut self) {
-        self.shared.wrote(self.batch.ends.len() as u64);
-        self.shared.give_back(mem::take(&mut self.batch.places));
-        self.batch.ends.clear();
-        for waiting in self.batch.waiting.drain(..) {
-            // Whoever waited may have gone; the line is written all the same.
-            drop(waiting.send(Ok(())));
-        }
+    /// Catches up with the hash of the segment.
+    pub(super) fn hash_written(&mut self) {
+        self.current_hash.update(&self.unhashed);
+        self.unhashed.clear();
     }
 
     /// Lets nothing more begin once the log has its size, and says so in it.
-    fn end_if_spent(&mut self) -> Result<(), Unavailable> {
+    fn end_if_spent(&mut self) {
         if self.all_bytes < self.most_bytes || self.is_spent {
-            return Ok(());
+            return;
         }
         self.is_spent = true;
         let (value, reached) = (self.most_bytes, self.all_bytes);
         let limit = Limit { name: Name::constant("audit"), value, reached, ..Limit::default() };
         self.append_upkeep(What::Limit(Box::new(limit)));
         self.shared.end(Unavailable::Spent { bytes: self.most_bytes });
-        self.write_batch()?;
-        self.sync_if_due()
     }
 
-    fn rotate_if_full(&mut self) -> Result<(), Unavailable> {
-        if self.current_bytes < self.segment_bytes {
-            return Ok(());
+    /// When the thread has to look after what was written, if nobody calls it.
+    pub(super) fn sync_due(&self) -> Option<Instant> {
+        self.sync_due
+    }
+
+    /// Something was taken from the queue, or made, and is not written yet.
+    pub(super) fn has_more(&self) -> bool {
+        !self.taken.is_empty() || !self.batch.bytes.is_empty()
+    }
+
+    /// Whether there is something to do that only the thread does: it may take
+    /// long.
+    pub(super) fn needs_thread(&self) -> bool {
+        !self.waiting.is_empty()
+            || !self.closing.is_empty()
+            || self.current_bytes >= self.segment_bytes
+            || (self.unsynced && self.sync == Sync::EachBatch)
+    }
+
+    /// What has to be synced and answered now that everything is written.
+    pub(super) fn settle(&mut self) -> Settling {
+        let is_due = match self.sync {
+            Sync::EachBatch => true,
+            Sync::Awaited(_) if !self.waiting.is_empty() => true,
+            Sync::Awaited(_) | Sync::Interval(_) => {
+                self.sync_due.is_some_and(|due| due <= Instant::now())
+            }
+            Sync::Never => false,
+        };
+        if is_due {
+            return self.settle_all();
         }
-        let previous = self.sink.rotate().map_err(|err| Unavailable::failed(Step::Rotate, &err))?;
+        Settling { durable: None, waiting: mem::take(&mut self.waiting) }
+    }
+
+    /// The same, whatever the policy says.
+    pub(super) fn settle_all(&mut self) -> Settling {
+        let unsynced = mem::replace(&mut self.unsynced, false);
+        self.sync_due = None;
+        let durable = self.sink.as_deref().filter(|_| unsynced).map(Sink::durable);
+        Settling { durable, waiting: mem::take(&mut self.waiting) }
+    }
+
+    /// Begins a new segment if the current one is full. Nothing is in hand then,
+    /// so nothing is lost if it fails.
+    pub(super) fn rotate_if_full(&mut self) -> Result<(), Trouble> {
+        let sink = match self.sink.as_deref_mut() {
+            Some(sink) if self.current_bytes >= self.segment_bytes => sink,
+            Some(_) | None => return Ok(()),
+        };
+        self.current_hash.update(&self.unhashed);
+        self.unhashed.clear();
+        let previous = sink.rotate().map_err(|err| Trouble::of(Step::Rotate, &err))?;
         let previous_sha256 = Digest::from(mem::take(&mut self.current_hash));
         self.current_bytes = 0;
         self.append_upkeep(What::SegmentStarted(SegmentStarted {
@@ -321,13 +331,69 @@ impl<S: Sink> Writer<S> {
         self.write_batch()
     }
 
-    /// Every entry has closed: writes the last line.
-    fn finish(&mut self) -> Result<(), Unavailable> {
-        let lines = self.lines + 1;
-        self.append_upkeep(What::LogClosed(LogClosed { lines }));
+    /// Says in the log that it had to wait for room.
+    pub(super) fn resume(&mut self, resumed: &Resumed) -> Result<(), Trouble> {
+        if !mem::replace(&mut self.is_resumed, true) {
+            self.append_upkeep(What::LogResumed(Box::new(LogResumed {
+                paused: resumed.paused.into(),
+                refused: resumed.refused,
+                why: resumed.why.as_str().into(),
+            })));
+        }
         self.write_batch()?;
-        self.sync_now()?;
-        self.shared.end(Unavailable::Closed);
+        self.is_resumed = false;
         Ok(())
+    }
+
+    /// Writes the last line, if the end was asked for and every entry has closed.
+    pub(super) fn finish(&mut self) -> Result<Option<Head>, Trouble> {
+        if self.closing.is_empty() || !self.shared.is_idle() {
+            return Ok(None);
+        }
+        if !self.is_closed {
+            self.is_closed = true;
+            let lines = self.lines + 1;
+            self.append_upkeep(What::LogClosed(LogClosed { lines }));
+        }
+        self.write_batch()?;
+        let shared = Arc::clone(&self.shared);
+        self.settle_all().run(&shared)?;
+        self.shared.end(Unavailable::Closed);
+        Ok(Some(self.head))
+    }
+
+    /// Lets go of the file and its lock, and then tells everybody how it ended:
+    /// whoever hears that a log is closed may seal it, or open it again, at once.
+    pub(super) fn let_go(&mut self, ended: &Result<Head, Unavailable>) {
+        self.sink = None;
+        for answer in self.waiting.drain(..) {
+            drop(answer.send(ended.clone().map(drop)));
+        }
+        for closing in self.closing.drain(..) {
+            drop(closing.send(ended.clone()));
+        }
+    }
+
+    pub(super) fn head(&self) -> Head {
+        self.head
+    }
+}
+
+impl Settling {
+    /// Syncs, if that is due, and answers.
+    pub(super) fn run(self, shared: &Shared) -> Result<(), Unavailable> {
+        let synced = match self.durable {
+            Some(durable) => durable.sync().map_err(|err| Unavailable::failed(Step::Sync, &err)),
+            None => Ok(()),
+        };
+        if let Err(why) = &synced {
+            // Before anybody hears of it: whoever does finds the log ended.
+            shared.end(why.clone());
+        }
+        for answer in self.waiting {
+            // Whoever waited may have gone; the line is written all the same.
+            drop(answer.send(synced.clone()));
+        }
+        synced
     }
 }

@@ -15,7 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 
-use super::SEAL;
+use super::{Known, SEAL};
 use crate::digest::Digest;
 
 /// One file, by its name within the folder.
@@ -78,12 +78,17 @@ pub(crate) struct ReadError {
 }
 
 /// Every file below `dir` but the seal, sorted by the bytes of its path.
-pub(crate) fn list(dir: &Path) -> Result<Vec<Sealed>, ReadError> {
+pub(crate) fn list(dir: &Path, known: &Known) -> Result<Vec<Sealed>, ReadError> {
     paths(dir)?
         .into_iter()
         .map(|path| {
-            let content = content(&dir.join(&path))
-                .map_err(|source| ReadError { path: dir.join(&path), source })?;
+            let content = match known.get(&path) {
+                Some((size, sha256)) if is_file_of(&dir.join(&path), *size) => {
+                    Content::File { size: *size, sha256: *sha256 }
+                }
+                Some(_) | None => content(&dir.join(&path))
+                    .map_err(|source| ReadError { path: dir.join(&path), source })?,
+            };
             Ok(Sealed { path: PathName::new(&path), content })
         })
         .collect()
@@ -108,6 +113,10 @@ pub(crate) fn paths(dir: &Path) -> Result<Vec<PathBuf>, ReadError> {
     }
     found.sort_by(|a, b| by_bytes(a, b));
     Ok(found)
+}
+
+fn is_file_of(path: &Path, size: u64) -> bool {
+    path.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() == size)
 }
 
 /// What stands at `path`, without following a link.

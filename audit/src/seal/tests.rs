@@ -27,6 +27,27 @@ fn a_seal_lists_every_file_and_the_last_line() {
 }
 
 #[test]
+fn what_is_known_of_a_file_holds_only_for_a_file_of_that_size() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("as-known"), "hello").unwrap();
+    fs::write(dir.path().join("grown"), "hello!").unwrap();
+    // As long as the name that it leads to.
+    symlink("grown", dir.path().join("replaced")).unwrap();
+    let known = Digest::of(b"what was read before");
+    let names = ["as-known", "grown", "replaced"];
+    let all = Known::from(names.map(|name| (PathBuf::from(name), (5, known))));
+
+    let listed = contents::list(dir.path(), &all).unwrap();
+    let found: Vec<_> = listed.into_iter().map(|sealed| sealed.content).collect();
+    let expected = [
+        Content::File { size: 5, sha256: known },
+        Content::File { size: 6, sha256: Digest::of(b"hello!") },
+        Content::Link { target: PathName::Text("grown".to_owned()) },
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn a_folder_is_sealed_once() {
     let (dir, key) = evidence();
     seal(dir.path(), &key).unwrap();
@@ -97,6 +118,29 @@ fn whatever_an_agent_leaves_is_sealed_and_nothing_is_followed_or_opened() {
     assert_eq!(of(b"seal.json"), Content::File { size: 7, sha256: Digest::of(b"a decoy") });
     assert_eq!(fs::read_to_string(dir.path().join(SEAL)).unwrap().lines().count(), 3);
     verify::verify(dir.path(), &[key.public()]).unwrap();
+}
+
+#[test]
+fn a_seal_that_cannot_be_read_is_not_the_absence_of_one() {
+    use io::ErrorKind::{NotADirectory, NotFound, Other, PermissionDenied};
+    assert!(matches!(unless_absent::<()>(Err(NotFound.into())), Ok(None)));
+    for kind in [NotADirectory, Other, PermissionDenied] {
+        assert_eq!(unless_absent::<()>(Err(kind.into())).unwrap_err().kind(), kind);
+    }
+
+    let put: [fn(&Path); 4] = [
+        |at| fs::create_dir(at).unwrap(),
+        |at| symlink("nowhere", at).unwrap(),
+        |at| symlink(SEAL, at).unwrap(),
+        |at| drop(UnixListener::bind(at).unwrap()),
+    ];
+    for put in put {
+        let (dir, key) = evidence();
+        put(&dir.path().join(SEAL));
+        let err = verify::verify(dir.path(), &[key.public()]).unwrap_err();
+        assert_eq!(err.to_string(), "seal.json: it is not a seal: it is not a regular file");
+        assert!(matches!(seal(dir.path(), &key), Err(SealError::AlreadySealed { .. })));
+    }
 }
 
 fn evidence() -> (TempDir, Key) {

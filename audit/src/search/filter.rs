@@ -33,6 +33,10 @@ pub struct Query {
     pub status: Option<StatusFilter>,
     /// One of these; empty means any.
     pub kinds: Vec<Kind>,
+    /// At least so many bytes left the sandbox.
+    pub min_sent: Option<u64>,
+    /// At least so many bytes came to it.
+    pub min_received: Option<u64>,
     /// Words in any field, upper and lower case as written.
     pub text: Option<String>,
 }
@@ -203,8 +207,13 @@ impl Filter {
             method,
             status,
             kinds,
+            min_sent,
+            min_received,
             text: _,
         } = &self.query;
+        let at_least = |least: &Option<u64>, found: Option<u64>| {
+            least.is_none_or(|least| found.is_some_and(|found| found >= least))
+        };
         let is = |wanted: &Option<String>, found: &Option<Borrowed<'_>>| match wanted {
             None => true,
             Some(wanted) => found.as_ref().is_some_and(|found| found.0 == wanted.as_str()),
@@ -222,6 +231,8 @@ impl Filter {
             && is(reason, &glance.reason)
             && is(method, &glance.method)
             && status.is_none_or(|status| glance.status.is_some_and(|found| status.fits(found)))
+            && at_least(min_sent, glance.sent)
+            && at_least(min_received, glance.received)
             && (kinds.is_empty() || kinds.iter().any(|kind| glance.kind.0 == kind.as_str()))
     }
 }
@@ -258,6 +269,10 @@ struct Glance<'a> {
     method: Option<Borrowed<'a>>,
     #[serde(rename = "http.response.status_code")]
     status: Option<u16>,
+    #[serde(rename = "sluice.bytes.sent")]
+    sent: Option<u64>,
+    #[serde(rename = "sluice.bytes.received")]
+    received: Option<u64>,
 }
 
 /// A string that is copied only if it has escapes. (`Option<Cow<str>>` would

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::filter::{Filter, Query};
 use super::{Found, Reading, Skipped};
-use crate::segment::Segment;
+use crate::segment::{Listed, Segment};
 
 /// A log that is read as it grows.
 ///
@@ -32,7 +32,7 @@ impl Follow {
     pub fn from_end(dir: &Path, query: &Query) -> io::Result<Self> {
         let mut follow = Self::from_start(dir, query);
         if let Some(last) = segments(dir)?.pop() {
-            let mut reading = Reading::open(last.path()).map_err(into_io)?;
+            let mut reading = Reading::open(last).map_err(into_io)?;
             while reading.lines.next()?.is_some() {}
             follow.current = Some(reading);
         }
@@ -55,7 +55,7 @@ impl Follow {
             if let Some(seen) = self.read() {
                 return Some(seen);
             }
-            match Reading::open(next.path()) {
+            match Reading::open(next) {
                 Ok(reading) => self.current = Some(reading),
                 Err(unreadable) => return Some(Err(unreadable)),
             }
@@ -67,13 +67,13 @@ impl Follow {
     }
 
     /// The segment after the one being read, if there is one.
-    fn next_segment(&self) -> io::Result<Option<Segment>> {
+    fn next_segment(&self) -> io::Result<Option<Listed>> {
         let mut segments = segments(&self.dir)?.into_iter();
         let Some(reading) = &self.current else {
             return Ok(segments.next());
         };
         let ours = reading.lines.source().metadata()?;
-        let is_ours = |one: &Segment| one.path().metadata().is_ok_and(|its| same(&its, &ours));
+        let is_ours = |one: &Listed| one.metadata().is_ok_and(|its| same(&its, &ours));
         Ok(segments.find(is_ours).and_then(|_| segments.next()))
     }
 
@@ -107,8 +107,8 @@ impl<W: FnMut() -> ControlFlow<()>> Iterator for Following<W> {
 }
 
 /// A folder that does not exist yet has no segments yet.
-fn segments(dir: &Path) -> io::Result<Vec<Segment>> {
-    match Segment::list_wherever(dir) {
+fn segments(dir: &Path) -> io::Result<Vec<Listed>> {
+    match Segment::list_open(dir) {
         Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         listed => listed,
     }

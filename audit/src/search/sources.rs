@@ -1,12 +1,12 @@
 //! Where logs are.
 
 use std::collections::VecDeque;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Reading, Skipped};
-use crate::segment::Segment;
+use crate::segment::{Listed, Segment};
 
 /// There is nothing to search.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +20,9 @@ pub enum SearchError {
 /// Something to be searched.
 #[derive(Debug)]
 pub(super) enum Source {
+    /// A file that somebody named. It may be a pipe: they know who writes.
     File(PathBuf),
+    Segment(Listed),
     /// A log's folder. Its files are listed when its turn comes.
     Folder(PathBuf),
 }
@@ -29,12 +31,13 @@ impl Source {
     /// Opens a file; a folder puts its files first in the line instead.
     pub(super) fn open(self, left: &mut VecDeque<Self>) -> Result<Option<Reading>, Skipped> {
         match self {
-            Self::File(path) => Reading::open(&path).map(Some),
+            Self::File(path) => Reading::from(&path, File::open(&path)).map(Some),
+            Self::Segment(segment) => Reading::open(segment).map(Some),
             Self::Folder(path) => {
-                let segments = Segment::list_wherever(&path)
+                let segments = Segment::list_open(&path)
                     .map_err(|source| Skipped::Read { file: path.clone(), source })?;
-                for segment in segments.iter().rev() {
-                    left.push_front(Self::File(segment.path().to_owned()));
+                for segment in segments.into_iter().rev() {
+                    left.push_front(Self::Segment(segment));
                 }
                 Ok(None)
             }

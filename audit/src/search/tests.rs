@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::event::{Dns, Kind, Operator, Request, Verdict};
-use crate::{Decision, Destination, Http, Log, Options, Outcome, Sync, Time, What};
+use crate::{Decision, Destination, Http, Log, Options, Outcome, Sync, Time, Traffic, What};
 
 #[test]
 fn each_filter_finds_its_own() {
@@ -51,6 +51,44 @@ fn each_filter_finds_its_own() {
         Query { since: at("2026-03-01T00:00:00Z"), method: some("GET"), ..all() },
         "/a /c",
     );
+}
+
+#[test]
+fn at_least_so_many_bytes_are_that_many_or_more() {
+    let dir = private_dir();
+    let (log, _) = Log::open(dir.path(), Options::new("run-1")).unwrap();
+    for (path, sent, received) in [("/a", 9, 20), ("/b", 10, 19), ("/c", 11, 21)] {
+        let mut entry = log.begin(Request::default()).unwrap();
+        entry.http.path = Some(path.into());
+        entry.traffic = Traffic { sent, received };
+        entry.close(Outcome::Relayed);
+    }
+    log.close_blocking().unwrap();
+    finds(dir.path(), Query { min_sent: Some(10), ..Query::default() }, "/b /c");
+    finds(dir.path(), Query { min_received: Some(20), ..Query::default() }, "/a /c");
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_log_is_told_and_not_waited_for() {
+    let dir = private_dir();
+    write_run(dir.path(), "run-1");
+    let (log, pipe) = (dir.path().join("audit.jsonl"), dir.path().join("audit.000001.jsonl"));
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let (told, seen) = std::sync::mpsc::channel();
+    let folder = dir.path().to_owned();
+    std::thread::spawn(move || {
+        let found = search(&folder, &Query::default()).unwrap();
+        let mut follow = Follow::from_start(&folder, &Query::default());
+        told.send((found.collect::<Vec<_>>(), follow.poll()))
+    });
+    let seen = seen.recv_timeout(std::time::Duration::from_secs(30));
+    let (found, followed) = seen.expect("nobody writes into the pipe");
+    for first in [found.first(), followed.as_ref()] {
+        let Some(Err(Skipped::Read { file, source })) = first else { panic!("{first:?}") };
+        assert_eq!((file, source.to_string()), (&pipe, "it is not a regular file".to_owned()));
+    }
+    assert!(found.iter().flatten().any(|found| *found.file == *log), "the rest is searched");
 }
 
 #[test]
@@ -121,6 +159,20 @@ fn a_hostile_line_is_reported_and_the_search_goes_on() {
 }
 
 #[test]
+fn a_line_with_a_number_for_a_word_is_told_what_should_be_there() {
+    let dir = private_dir();
+    write_run(dir.path(), "run-1");
+    let file = dir.path().join("audit.jsonl");
+    let good = fs::read_to_string(&file).unwrap();
+    fs::write(&file, good.replacen("\"run-1\"", "1", 1)).unwrap();
+    let skipped: Vec<_> =
+        search(dir.path(), &Query::default()).unwrap().filter_map(Result::err).collect();
+    let [Skipped::Line { why, .. }] = &skipped[..] else { panic!("{skipped:?}") };
+    let told = "not an audit event: invalid type: integer `1`, expected a string at ";
+    assert!(why.to_string().starts_with(told), "{why}");
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_reported_and_the_others_are_searched() {
     let state = private_dir();
     write_run(&state.path().join("run-1"), "run-1");
@@ -158,6 +210,38 @@ fn following_crosses_segments_and_loses_nothing() {
     seen.extend(std::iter::from_fn(|| follow.poll()).map(|found| action_of(&found.unwrap())));
     assert_eq!(seen, (0..40).map(|n| format!("action-{n}")).collect::<Vec<_>>());
     assert!(crate::segment::Segment::list(&dir.path().join("log")).unwrap().len() > 5);
+}
+
+/// A segment is renamed when it is full, which may be just when it is looked for.
+#[test]
+fn what_is_written_meanwhile_is_found_in_order_and_followed() {
+    const EVENTS: usize = 400;
+    let dir = private_dir();
+    let options = Options { sync: Sync::Never, segment_bytes: 700, ..Options::new("run-1") };
+    let (log, _) = Log::open(dir.path(), options).unwrap();
+    let writing = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for n in 0..EVENTS {
+            let note = Operator { action: format!("action-{n}").into(), ..Operator::default() };
+            runtime.block_on(log.record_safely(note)).unwrap();
+        }
+        log.close_blocking().unwrap();
+    });
+    let expected: Vec<_> = (0..EVENTS).map(|n| format!("action-{n}")).collect();
+    let mut follow = Follow::from_start(dir.path(), &operators());
+    let mut followed = Vec::new();
+    while followed.len() < EVENTS {
+        followed
+            .extend(std::iter::from_fn(|| follow.poll()).map(|found| action_of(&found.unwrap())));
+        assert!(expected.starts_with(&followed), "{followed:?}");
+        let found: Vec<_> = search(dir.path(), &operators())
+            .unwrap()
+            .map(|found| action_of(&found.unwrap()))
+            .collect();
+        assert!(expected.starts_with(&found), "{found:?}");
+        crate::verify(dir.path(), &[]).unwrap();
+    }
+    writing.join().unwrap();
 }
 
 #[test]
@@ -315,4 +399,24 @@ fn finds(path: &Path, query: Query, expected: &str) {
 fn private_dir() -> TempDir {
     let private = fs::Permissions::from_mode(0o700);
     tempfile::Builder::new().permissions(private).tempdir().unwrap()
+}
+
+#[test]
+fn until_a_moment_is_before_it() {
+    let dir = private_dir();
+    write_run(dir.path(), "run-1");
+    let first = search(dir.path(), &Query::default()).unwrap().next().unwrap().unwrap();
+    let first = first.event().unwrap().time;
+    finds(dir.path(), Query { until: Some(first), ..Query::default() }, "");
+    let later = Some("2999-01-01T00:00:00Z".parse().unwrap());
+    let everything = "log_started /a /b /c lookup.test operator log_closed";
+    finds(dir.path(), Query { until: later, ..Query::default() }, everything);
+}
+
+#[test]
+fn a_host_is_named_whole_or_by_what_is_above_it() {
+    let fits = |filter: &str, host: &str| filter.parse::<HostFilter>().unwrap().fits(host);
+    assert!(fits("github.com", "github.com") && !fits("github.com", "api.github.com"));
+    assert!(fits("*.github.com", "api.github.com") && fits("*.github.com", "a.b.github.com"));
+    assert!(!fits("*.github.com", "github.com") && !fits("*.github.com", "notgithub.com"));
 }

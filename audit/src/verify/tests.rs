@@ -36,6 +36,29 @@ fn a_log_without_a_seal_is_whole_and_says_that_nobody_vouches() {
 }
 
 #[test]
+fn a_pipe_in_the_place_of_a_log_is_refused_and_not_waited_for() {
+    for name in ["audit.jsonl", "audit.000002.jsonl"] {
+        let evidence = Evidence::new();
+        let path = evidence.path().join(name);
+        evidence.remove(name);
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        for checked in [evidence.path(), &*path] {
+            let (told, verified) = std::sync::mpsc::channel();
+            let checked = checked.to_owned();
+            std::thread::spawn(move || drop(told.send(verify(&checked, &[SEALED.key]))));
+            let verified = verified.recv_timeout(std::time::Duration::from_secs(30));
+            let err = verified.expect("nobody writes into the pipe").unwrap_err();
+            let VerifyError::Read { path: named, source } = err else { panic!("{err}") };
+            assert_eq!(
+                (named, source.to_string()),
+                (path.clone(), "it is not a regular file".into())
+            );
+        }
+    }
+}
+
+#[test]
 fn an_emptied_log_is_named_too() {
     let evidence = Evidence::new();
     evidence.remove("audit.000001.jsonl");
@@ -78,6 +101,21 @@ fn an_edited_link_is_named_and_not_the_line_it_points_to() {
         |lines| lines[0] = flip_last_hex(&lines[0]),
         expect!["audit.000001.jsonl, line 1 (byte 0): this line was changed"],
     );
+}
+
+#[test]
+fn the_first_line_is_named_where_it_stands_and_not_where_it_should() {
+    let evidence = Evidence::new();
+    evidence.remove("seal.json");
+    // Whoever did it made everything after the first line fit.
+    evidence.rechain(|file, number, line| match (file, number) {
+        ("audit.000001.jsonl", 0) => flip_last_hex(line),
+        _ => line.to_owned(),
+    });
+    evidence.rename("audit.000002.jsonl", "audit.000003.jsonl");
+    evidence.rename("audit.000001.jsonl", "audit.000002.jsonl");
+    fs::write(evidence.path().join("audit.000001.jsonl"), "").unwrap();
+    evidence.broken(expect!["audit.000002.jsonl, line 1 (byte 0): this line was changed"]);
 }
 
 #[test]
@@ -188,6 +226,12 @@ fn a_missing_segment_is_a_missing_file() {
     for (name, expected) in [
         ("audit.000001.jsonl", expect!["audit.000001.jsonl: missing"]),
         (
+            "audit.000002.jsonl",
+            expect![
+                "audit.jsonl, line 1 (byte 0): lines were deleted before this one: expected seq 8, found 14"
+            ],
+        ),
+        (
             "audit.jsonl",
             expect![
                 "audit.000002.jsonl, line 6 (byte 1916): lines are missing at the end: it ends at seq 13, the seal at 16"
@@ -198,6 +242,97 @@ fn a_missing_segment_is_a_missing_file() {
         evidence.remove(name);
         evidence.broken(expected);
     }
+}
+
+#[test]
+fn segments_cannot_be_removed_swapped_or_replaced_even_if_the_numbers_fit() {
+    // All of this without a seal: the links alone have to show it.
+    let unsealed = || {
+        let evidence = Evidence::new();
+        evidence.remove("seal.json");
+        evidence
+    };
+    let evidence = unsealed();
+    evidence.remove("audit.000001.jsonl");
+    evidence.rename("audit.000002.jsonl", "audit.000001.jsonl");
+    evidence.broken(expect!["audit.000001.jsonl, line 1 (byte 0): lines were deleted before this one: expected seq 1, found 8"]);
+
+    let evidence = unsealed();
+    evidence.remove("audit.000002.jsonl");
+    evidence.rename("audit.jsonl", "audit.000002.jsonl");
+    evidence.broken(expect!["audit.000002.jsonl, line 1 (byte 0): lines were deleted before this one: expected seq 8, found 14"]);
+
+    let evidence = unsealed();
+    evidence.rename("audit.000002.jsonl", "audit.jsonl.old");
+    evidence.rename("audit.000001.jsonl", "audit.000002.jsonl");
+    evidence.rename("audit.jsonl.old", "audit.000001.jsonl");
+    evidence.broken(expect![
+        "audit.000001.jsonl, line 1 (byte 0): lines were reordered: expected seq 1, found 8"
+    ]);
+
+    let evidence = unsealed();
+    let first = fs::read(evidence.path().join("audit.000001.jsonl")).unwrap();
+    evidence.rewrite("audit.000002.jsonl", |bytes| *bytes = first);
+    evidence.broken(expect![
+        "audit.000002.jsonl, line 1 (byte 0): a line was put in: seq 1 was there already"
+    ]);
+}
+
+#[test]
+fn a_segment_names_the_file_it_continues_and_its_digest() {
+    // Whoever changes a link and chains all later lines anew is still seen.
+    let forged = |change: &dyn Fn(&str) -> String, expected: Expect| {
+        let evidence = Evidence::new();
+        evidence.remove("seal.json");
+        evidence.rechain(|file, number, line| match (file, number) {
+            ("audit.000002.jsonl", 0) => change(line),
+            _ => line.to_owned(),
+        });
+        evidence.broken(expected);
+    };
+    let digest = |line: &str| {
+        let (before, rest) = line.split_once(r#"previous.sha256":""#).unwrap();
+        format!(r#"{before}previous.sha256":"{}{}"#, "0".repeat(64), &rest[64..])
+    };
+    forged(
+        &digest,
+        expect![
+            "audit.000002.jsonl, line 1 (byte 0): this line was changed: it does not continue audit.000001.jsonl"
+        ],
+    );
+    let name = |line: &str| line.replace("audit.000001.jsonl", "audit.000007.jsonl");
+    forged(
+        &name,
+        expect![
+            "audit.000002.jsonl, line 1 (byte 0): this line was changed: it does not continue audit.000001.jsonl"
+        ],
+    );
+    let kind = |line: &str| line.replace("sluice.segment.previous", "sluice.segment.other");
+    forged(
+        &kind,
+        expect![
+            "audit.000002.jsonl, line 1 (byte 0): this line was changed: it does not continue audit.000001.jsonl"
+        ],
+    );
+
+    // Chained anew without a change, it is whole: what is tested is the link.
+    let evidence = Evidence::new();
+    evidence.remove("seal.json");
+    evidence.rechain(|_, _, line| line.to_owned());
+    assert_eq!(evidence.verify().unwrap().log.unwrap().segments, 3);
+}
+
+#[test]
+fn a_file_that_was_split_in_two_is_not_two_segments() {
+    let evidence = Evidence::new();
+    evidence.remove("seal.json");
+    evidence.remove("audit.000002.jsonl");
+    evidence.remove("audit.jsonl");
+    let whole = fs::read_to_string(evidence.path().join("audit.000001.jsonl")).unwrap();
+    let at = whole.match_indices('\n').nth(2).unwrap().0 + 1;
+    evidence.rewrite("audit.000001.jsonl", |bytes| bytes.truncate(at));
+    fs::write(evidence.path().join("audit.jsonl"), &whole[at..]).unwrap();
+    evidence.broken(expect!["audit.jsonl, line 1 (byte 0): this line was changed: it does not continue audit.000001.jsonl"]);
 }
 
 #[test]
@@ -450,6 +585,33 @@ impl Evidence {
 
     fn remove(&self, file: &str) {
         fs::remove_file(self.path().join(file)).unwrap();
+    }
+
+    fn rename(&self, from: &str, to: &str) {
+        fs::rename(self.path().join(from), self.path().join(to)).unwrap();
+    }
+
+    /// Changes lines and makes each name the one before it, as somebody does who
+    /// can write and not sign. `change` has the file, the line's number, the line.
+    fn rechain(&self, change: impl Fn(&str, usize, &str) -> String) {
+        let mut prev = None;
+        for file in ["audit.000001.jsonl", "audit.000002.jsonl", "audit.jsonl"] {
+            self.rewrite(file, |bytes| {
+                let text = String::from_utf8(bytes.clone()).unwrap();
+                bytes.clear();
+                for (number, line) in text.lines().enumerate() {
+                    let mut line = change(file, number, line);
+                    if let Some(prev) = prev {
+                        let at = line.rfind(r#""prev":""#).unwrap();
+                        line = format!(r#"{}"prev":"{prev}"}}"#, &line[..at]);
+                    }
+                    prev = Some(crate::Digest::of(line.as_bytes()));
+                    bytes.extend_from_slice(line.as_bytes());
+                    bytes.push(b'\n');
+                }
+            });
+            // The next file names this one as it is now.
+        }
     }
 
     #[track_caller]

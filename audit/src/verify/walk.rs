@@ -5,7 +5,6 @@
 //! still names it is as it was written.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::mem;
 use std::path::{Path, PathBuf};
 
@@ -96,7 +95,7 @@ impl Walk {
         let name = self.files.iter().find(|(found, _)| found == path).map(|(_, name)| name.clone());
         self.name = name.unwrap_or_default();
 
-        let mut lines = Lines::new(File::open(path).map_err(read)?);
+        let mut lines = Lines::new(segment::open(path).map_err(read)?);
         while let Some(piece) = lines.next().map_err(read)? {
             match piece {
                 Piece::Line { bytes, place } => self.line(bytes, place)?,
@@ -219,7 +218,7 @@ impl Walk {
         let from = self.files.iter().position(|(_, name)| *name == self.name).unwrap_or(0);
         for (path, name) in self.files.iter().skip(from) {
             let read = |source| VerifyError::Read { path: path.clone(), source };
-            let mut lines = Lines::new(File::open(path).map_err(read)?);
+            let mut lines = Lines::new(segment::open(path).map_err(read)?);
             while let Some(piece) = lines.next().map_err(read)? {
                 let (link, at) = match piece {
                     Piece::Line { bytes, place } => (Link::read(bytes).ok(), place),

@@ -190,6 +190,7 @@ fn has_type(value: &Value, of: &str) -> bool {
         "names" => value.as_array().is_some_and(|names| names.iter().all(is_name)),
         "number" => value.is_u64(),
         "sha256" => text.parse::<audit::Digest>().is_ok(),
+        "texts" => value.as_array().is_some_and(|all| all.iter().all(Value::is_string)),
         "time" => text.len() == 27 && text.parse::<audit::Time>().is_ok(),
         "word" => !text.is_empty(),
         _ => of.starts_with("text ") && value.is_string(),

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use audit::{
-    Connection, Decision, Destination, Dns, Finding, Hold, HoldState, Http, Key, Kind, Limit, Log,
-    Operator, Options, PolicyLoaded, PolicyRefused, PublicKey, Request, RunEnded, RunStarted,
-    Sighting, segment,
+    Connection, Decision, Destination, Dns, Durable, Finding, Folder, Hold, HoldState, Http, Key,
+    Kind, Limit, Log, Operator, Options, PolicyLoaded, PolicyRefused, PublicKey, Request, RunEnded,
+    RunStarted, Sighting, Sink, segment,
 };
 use serde_json::{Map, Value};
 use tempfile::TempDir;
@@ -80,7 +81,44 @@ pub(crate) fn lines_that_know_nothing() -> BTreeMap<String, Line> {
             first.entry(kind).or_insert(line);
         }
     }
+    first.extend(a_disk_that_was_full());
     first
+}
+
+/// What a log says once there is room again.
+fn a_disk_that_was_full() -> Option<(String, Line)> {
+    let dir = private_dir();
+    let full_once = |folder| FullOnce { folder, writes: 0 };
+    let (log, _) = Log::open_through(dir.path(), Options::new("run-1"), full_once).unwrap();
+    log.record(Operator::default()).unwrap();
+    log.close_blocking().unwrap();
+    let text = fs::read_to_string(dir.path().join(segment::CURRENT)).unwrap();
+    let mut lines = text.lines().map(|line| serde_json::from_str::<Line>(line).unwrap());
+    let resumed = lines.find(|line| line["kind"] == "log_resumed")?;
+    Some(("log_resumed".to_owned(), resumed))
+}
+
+struct FullOnce {
+    folder: Folder,
+    writes: u32,
+}
+
+impl Sink for FullOnce {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.writes += 1;
+        match self.writes {
+            2 => Err(io::ErrorKind::StorageFull.into()),
+            _ => self.folder.write(bytes),
+        }
+    }
+
+    fn durable(&self) -> Arc<dyn Durable> {
+        self.folder.durable()
+    }
+
+    fn rotate(&mut self) -> io::Result<String> {
+        self.folder.rotate()
+    }
 }
 
 fn tear(dir: &Path) {

@@ -38,6 +38,73 @@ fn a_torn_last_line_is_cut_and_reported_in_the_log() {
     assert!(opening.recovered.is_none());
 }
 
+#[test]
+fn what_a_log_says_of_itself_is_so() {
+    let dir = private_dir();
+    let options = || Options { writer: "a gateway 9.9".into(), ..Options::new("run-1") };
+    let (log, _) = Log::open(dir.path(), options()).unwrap();
+    log.record(Operator::default()).unwrap();
+    log.close_blocking().unwrap();
+    let (log, _) = Log::open(dir.path(), options()).unwrap();
+    drop(log);
+    let options = Options { segment_bytes: 1, ..options() };
+    let (log, _) = Log::open(dir.path(), options).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for _ in 0..2 {
+        runtime.block_on(log.record_safely(Operator::default())).unwrap();
+    }
+    log.close_blocking().unwrap();
+
+    let events = events(dir.path());
+    assert!(events.iter().all(|event| event.v == 1 && event.run == "run-1"));
+    let started: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.what {
+            What::LogStarted(it) => Some((it.writer.as_str(), it.previous_seq, it.previous_closed)),
+            _ => None,
+        })
+        .collect();
+    let by = "a gateway 9.9";
+    assert_eq!(started, [(by, None, None), (by, Some(3), Some(true)), (by, Some(4), Some(false))]);
+    let closed: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.what {
+            What::LogClosed(it) => Some((event.seq, it.lines)),
+            _ => None,
+        })
+        .collect();
+    // Of the third writer: it began after seq 4.
+    let last = events.last().unwrap().seq;
+    assert_eq!(closed, [(3, 3), (last, last - 4)]);
+    let continued: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.what {
+            What::SegmentStarted(it) => Some((it.previous.to_string(), it.previous_sha256)),
+            _ => None,
+        })
+        .collect();
+    assert!(!continued.is_empty());
+    for (name, sha256) in continued {
+        assert_eq!(sha256, crate::Digest::of(&fs::read(dir.path().join(name)).unwrap()));
+    }
+}
+
+#[test]
+fn a_log_that_has_its_size_says_which_and_how_much_it_has() {
+    let dir = private_dir();
+    let options = Options { most_bytes: 100, ..Options::new("run-1") };
+    let (log, _) = Log::open(dir.path(), options).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(log.record_safely(Operator::default())).unwrap();
+    log.close_blocking().unwrap();
+    let events = events(dir.path());
+    let What::Limit(limit) = &events[2].what else { panic!("{events:?}") };
+    let text = fs::read_to_string(dir.path().join("audit.jsonl")).unwrap();
+    let before: usize = text.split_inclusive('\n').take(2).map(str::len).sum();
+    assert_eq!((limit.name.as_str(), limit.value), ("audit", 100));
+    assert_eq!(limit.reached, before as u64, "what was written before it");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
@@ -146,4 +213,15 @@ fn files_are_made_private() {
 fn refused(dir: &TempDir, expected: Expect) {
     let err = Log::open(dir.path(), Options::new("run-1")).unwrap_err();
     expected.assert_eq(&err.to_string().replace(dir.path().to_str().unwrap(), "DIR"));
+}
+
+#[test]
+fn a_log_is_in_a_directory_that_can_be_made() {
+    let dir = private_dir();
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let err = Log::open(&file, Options::new("run-1")).unwrap_err();
+    assert!(matches!(err, OpenError::WrongType { wanted: "directory", .. }), "{err}");
+    let err = Log::open(&file.join("below"), Options::new("run-1")).unwrap_err();
+    assert!(matches!(err, OpenError::Disk { step: "create", .. }), "{err}");
 }
