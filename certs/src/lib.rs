@@ -28,6 +28,7 @@ mod subject;
 mod system;
 mod tickets;
 pub mod variables;
+mod verify;
 
 use std::sync::Arc;
 
@@ -42,6 +43,7 @@ pub use mint::{Leaf, Mint, MintError};
 pub use roots::{Roots, RootsError, Upstream, system_pem};
 pub use serve::{Alpn, Serving};
 pub use subject::{Subject, SubjectError};
+pub use verify::WeakKey;
 
 /// The one crypto library, named wherever a configuration is built.
 ///

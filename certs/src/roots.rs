@@ -11,13 +11,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::client::Resumption;
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::{self as pki_pem, PemObject as _};
 
 use crate::serve::Alpn;
+use crate::verify::ExplainingVerifier;
 use crate::{provider, system};
 
 /// Which roots an operator asked for.
@@ -53,10 +54,15 @@ impl Upstream {
     pub fn load(roots: &Roots) -> Result<Self, RootsError> {
         let store = store(roots)?;
         let anchors = store.len();
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider())
+            .build()
+            .map_err(|_| RootsError::Empty)?;
         let mut base = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13, &TLS12])
             .map_err(RootsError::Unbuildable)?
-            .with_root_certificates(store)
+            // It asks webpki and believes what it says; only its words are ours.
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(ExplainingVerifier(verifier)))
             .with_no_client_auth();
         // Clones share it. Sessions are remembered under the verified name, and
         // all three verify alike.

@@ -47,13 +47,6 @@ impl Host {
         }
     }
 
-    pub fn name(&self) -> Option<&HostName> {
-        match self {
-            Self::Address(_) => None,
-            Self::Name(name) => Some(name),
-        }
-    }
-
     fn read(written: &str) -> Result<Self, HostFault> {
         if let Some(rest) = written.strip_prefix('[') {
             let inner = rest.strip_suffix(']').ok_or(HostFault::Brackets)?;

@@ -20,7 +20,7 @@ use crate::yaml::{Item, Spanned};
 
 mod rule;
 
-pub(crate) use rule::{Context, List, covers};
+pub(crate) use rule::{Context, List};
 
 /// One document, checked.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub(crate) fn compile(
     let mut secrets_are_read = !problems.iter().any(unread);
     let mut secrets = BTreeMap::new();
     for (name, written) in document.secrets.iter().filter(|(_, written)| written.whole) {
-        match secret(&written.value) {
+        match secret(source, &written.value) {
             Ok(secret) => {
                 secrets.insert(name.clone(), secret);
             }
@@ -144,7 +144,7 @@ fn compile_list(
     }
 }
 
-fn secret(written: &SecretSection) -> Result<Secret, String> {
+fn secret(source: &Source, written: &SecretSection) -> Result<Secret, String> {
     if written.hosts.is_empty() {
         return Err("`hosts` is empty, so the secret could go nowhere; name its hosts".to_owned());
     }
@@ -182,7 +182,12 @@ fn secret(written: &SecretSection) -> Result<Secret, String> {
             Carried::Header { name: name.clone(), before, after }
         }
     };
-    Ok(Secret { from: written.from.clone(), hosts: written.hosts.clone(), carried })
+    Ok(Secret {
+        from: written.from.as_ref().map(|from| from.value.clone()),
+        declared_in: Arc::clone(&source.name),
+        hosts: written.hosts.clone(),
+        carried,
+    })
 }
 
 fn mounts(source: &Source, document: &Document) -> Vec<Mount> {
@@ -194,3 +199,6 @@ fn mounts(source: &Source, document: &Document) -> Vec<Mount> {
     };
     document.fs.mounts.iter().map(mount).collect()
 }
+
+#[cfg(test)]
+mod tests;

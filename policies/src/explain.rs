@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::decide::Admission;
 use crate::method::Method;
 use crate::policy::Policy;
-use crate::rule::{Carries, Rule, Shape};
+use crate::rule::{Mismatch, Rule};
 use crate::target::Scheme;
 use crate::testing::Asked;
 use crate::verdict::{Decision, Reason, Verdict};
@@ -16,6 +16,10 @@ pub struct Explanation<'p> {
     pub decision: Decision<'p>,
     /// In a sentence.
     pub because: String,
+    /// Each way in which servers read the path; empty if there is only one.
+    pub readings: Vec<JudgedReading<'p>>,
+    /// Rules that allow it, while the decision's rule denies it or asks.
+    pub overruled: Vec<&'p Rule>,
     /// Rules about the same host that would have allowed it but for a detail.
     pub near_misses: Vec<NearMiss<'p>>,
     /// The narrowest entry for `net.allow` that would let this request pass,
@@ -25,10 +29,21 @@ pub struct Explanation<'p> {
     pub but: Option<String>,
 }
 
+/// A rule that would have allowed the request, and the first condition that
+/// the request does not meet.
 #[derive(Debug)]
 pub struct NearMiss<'p> {
     pub rule: &'p Rule,
-    pub lacks: &'static str,
+    pub lacks: Mismatch,
+    /// The reading of the path that does not fit, if the path as sent does.
+    pub reading: Option<String>,
+}
+
+/// One of several ways in which servers read a path, and the answer to it.
+#[derive(Debug)]
+pub struct JudgedReading<'p> {
+    pub path: String,
+    pub decision: Decision<'p>,
 }
 
 impl Policy {
@@ -44,13 +59,17 @@ impl Policy {
             return Explanation {
                 decision,
                 because: because.to_owned(),
+                readings: Vec::new(),
+                overruled: Vec::new(),
                 near_misses: Vec::new(),
                 would_allow: None,
                 but: None,
             };
         }
         let denied = decision.verdict != Verdict::Allow;
+        let not_done_yet = decision.not_done_yet().map(|it| it.why().to_owned());
         let but = match (decision.reason, decision.rule) {
+            _ if not_done_yet.is_some() => not_done_yet,
             (Reason::NetworkOff, _) => {
                 Some("the network is off: set `net.enabled: true`".to_owned())
             }
@@ -66,9 +85,23 @@ impl Policy {
             )),
             _ => None,
         };
+        let (mut overruled, mut near_misses) = (Vec::new(), Vec::new());
+        if denied {
+            for (rule, near) in self.net.rules.nearness(&asked.question()) {
+                match near.lacks {
+                    None => overruled.push(rule),
+                    Some(lacks) => {
+                        near_misses.push(NearMiss { rule, lacks, reading: near.reading });
+                    }
+                }
+            }
+        }
+        let readings = self.judged_readings(asked);
         Explanation {
-            because: because(&decision),
-            near_misses: if denied { self.near_misses(asked) } else { Vec::new() },
+            because: because(&decision, &readings),
+            readings,
+            overruled,
+            near_misses,
             would_allow: denied.then(|| narrowest_rule(asked, None)),
             but,
             decision,
@@ -82,69 +115,56 @@ impl Policy {
         narrowest_rule(asked, overridden)
     }
 
-    fn near_misses(&self, asked: &Asked) -> Vec<NearMiss<'_>> {
-        let mut near = Vec::new();
-        for rule in self.rules().filter(|rule| rule.verdict() == Verdict::Allow) {
-            let about = rule
-                .shapes
-                .iter()
-                .filter(|shape| shape.host.matches(&asked.target.destination.host));
-            if let Some(lacks) = about.map(|shape| lacking(shape, asked)).next() {
-                near.push(NearMiss { rule, lacks });
-            }
+    fn judged_readings(&self, asked: &Asked) -> Vec<JudgedReading<'_>> {
+        let path = &asked.target.path;
+        if path.has_one_reading() || !self.net.enabled {
+            return Vec::new();
         }
-        near
+        let judge = |reading: &str| JudgedReading {
+            path: reading.to_owned(),
+            decision: self.net.rules.decide_reading(&asked.question(), reading),
+        };
+        path.readings().map(judge).collect()
     }
 }
 
-fn because(decision: &Decision<'_>) -> String {
+fn because(decision: &Decision<'_>, readings: &[JudgedReading<'_>]) -> String {
+    // The reading that decided, unless the path as sent would have got the same.
+    let same = |reading: &JudgedReading<'_>| {
+        reading.decision.reason == decision.reason
+            && reading.decision.rule_id() == decision.rule_id()
+    };
+    let reading = readings.iter().position(same).filter(|number| *number > 0);
+    let reading = reading.and_then(|number| readings.get(number));
     match (decision.reason, decision.rule) {
         (Reason::NetworkOff, _) => "the network is off, so nothing goes out".to_owned(),
         (Reason::Rule, Some(rule)) => {
             let at = rule.written_at();
-            let mut text = format!(
-                "`{}` ({} line {}) matches: {}",
-                rule.id(),
-                at.source,
-                at.line,
-                rule.summary()
-            );
+            let mut text = format!("`{}` ({} line {}) matches", rule.id(), at.source, at.line);
+            let mut add = |more: std::fmt::Arguments<'_>| {
+                text.write_fmt(more).expect("writing to a string cannot fail");
+            };
+            if let Some(reading) = reading {
+                add(format_args!(" what some servers take the path for, `{}`", reading.path));
+            }
+            add(format_args!(": {}", rule.summary()));
             if let Some(reason) = rule.reason() {
-                write!(text, "; {reason}").expect("writing to a string cannot fail");
+                add(format_args!("; {reason}"));
             }
             text
         }
-        (Reason::NoRule | Reason::Rule, _) => {
-            "no rule matches, and what no rule allows is denied".to_owned()
-        }
+        (Reason::NoRule | Reason::Rule, _) => match reading {
+            Some(reading) => {
+                format!("some servers take the path for `{}`, which no rule allows", reading.path)
+            }
+            None if readings.iter().any(|r| r.decision.verdict == Verdict::Allow) => {
+                "each reading of the path is allowed, but by rules that differ in their secret, \
+                 addresses or refs"
+                    .to_owned()
+            }
+            None => "no rule matches, and what no rule allows is denied".to_owned(),
+        },
     }
-}
-
-/// The first condition of a shape that this request does not meet.
-fn lacking(shape: &Shape, asked: &Asked) -> &'static str {
-    let question = asked.question();
-    let scheme_fits = match shape.carries {
-        Carries::Anything => true,
-        Carries::Http => question.scheme == Scheme::Http,
-        Carries::Https => question.scheme == Scheme::Https,
-        Carries::Sealed | Carries::Tcp => false,
-    };
-    if !scheme_fits {
-        return "protocol";
-    }
-    if !shape.fits_port(question.to) {
-        return "port";
-    }
-    if question.websocket != (shape.websocket == crate::rule::Websocket::Only) {
-        return "websocket";
-    }
-    if !shape.methods.has(question.method) {
-        return "method";
-    }
-    if !shape.fits_path(question.path) {
-        return "path";
-    }
-    "query or headers"
 }
 
 /// One entry in flow form, ready to paste below `net.allow`.

@@ -1,35 +1,38 @@
 //! Paths as a deny must see them.
 //!
-//! Many servers take `/Gists`, `/gists/` and `/gists;x=1` for `/gists`. An allow
-//! may insist on the exact path: at worst it refuses too much. A deny that does
-//! can be dodged by anyone who knows the server. So a deny compares without
-//! case, and besides the path as it is, the path without parameters and without
-//! a slash at its end.
+//! Many servers take `/Gists` and `/gists/` for `/gists`. An allow may insist on
+//! the exact path: at worst it refuses too much. A deny that does can be dodged
+//! by anyone who knows the server. So a deny compares without case, and besides
+//! each reading as it is, the reading without a slash at its end.
 
-use crate::path::RequestPath;
+use crate::readings::respell_text;
 
-/// One path in the forms that a deny is held against.
+/// One reading of a path in the forms that a deny is held against.
 pub(crate) struct Folded {
     lower: String,
-    bare: Option<String>,
 }
 
 impl Folded {
-    pub(crate) fn of(path: &RequestPath) -> Self {
-        let lower = path.as_str().to_ascii_lowercase();
-        let bare = if lower.contains(';') || (lower.len() > 1 && lower.ends_with('/')) {
-            let plain = |segment: &str| segment.split(';').next().unwrap_or_default().to_owned();
-            let segments: Vec<String> = lower.split('/').map(plain).collect();
-            let joined = segments.join("/");
-            let trimmed = joined.trim_end_matches('/');
-            Some(if trimmed.is_empty() { "/".to_owned() } else { trimmed.to_owned() })
-        } else {
-            None
-        };
-        Self { lower, bare }
+    pub(crate) fn of(reading: &str) -> Self {
+        Self { lower: lower(reading) }
     }
 
     pub(crate) fn forms(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(self.lower.as_str()).chain(self.bare.as_deref())
+        let bare = self.lower.strip_suffix('/').filter(|bare| !bare.is_empty());
+        std::iter::once(self.lower.as_str()).chain(bare)
     }
+}
+
+/// A canonical path or pattern without letter case, also that of letters that
+/// stand in it as escapes. By way of capitals, because some letters (`ſ`, `ı`)
+/// have one that is ASCII.
+pub(crate) fn lower(text: &str) -> String {
+    let beyond_ascii = |pair: &[u8]| matches!(pair, [b'%', high] if *high >= b'8');
+    if !text.as_bytes().windows(2).any(beyond_ascii) {
+        return text.to_ascii_lowercase();
+    }
+    let without_case = |plain: &str| -> String {
+        plain.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
+    };
+    respell_text(text, without_case).to_ascii_lowercase()
 }

@@ -11,15 +11,20 @@ use std::sync::Arc;
 
 use globset::{Glob, GlobBuilder, GlobMatcher};
 
+use crate::fold::lower;
 use crate::from_text::from_text;
 use crate::names::NameError;
-use crate::path::RequestPath;
+use crate::path::{PathFault, RequestPath};
+use crate::readings;
 
 /// A pattern for the path of a request, such as `/repos/acme/**`.
 #[derive(Clone, Debug)]
 pub struct PathPattern {
     written: Arc<str>,
     glob: Glob,
+    /// What servers take the pattern's own text for, if it holds `%2F`, `;` or
+    /// the like: its author named that spelling.
+    others: Box<[Box<str>]>,
 }
 
 impl PathPattern {
@@ -48,13 +53,20 @@ impl PathPattern {
             Ok(_) => {
                 return fault("write it unescaped where possible and escapes in capitals (`%2F`)");
             }
+            Err(err) if matches!(err.fault(), PathFault::HiddenSegment | PathFault::Readings) => {
+                return fault(
+                    "write it without parameters, spaces, dots or look-alikes that servers drop",
+                );
+            }
             Err(_) => {
                 return fault(
                     "write one plain path without `..`, `//` or `\\`; wildcards are `*` and `**`",
                 );
             }
         }
-        Ok(Self { written: text.into(), glob: segments(text, "a path pattern")? })
+        let glob = segments(text, "a path pattern")?;
+        let others = readings::others(text).unwrap_or_default();
+        Ok(Self { written: text.into(), glob, others })
     }
 
     pub fn as_str(&self) -> &str {
@@ -65,10 +77,32 @@ impl PathPattern {
         self.glob.clone()
     }
 
-    /// The pattern in lower case, for denies: see [`crate::fold`].
-    pub(crate) fn folded(&self) -> Glob {
-        segments(&self.written.to_ascii_lowercase(), "a path pattern")
-            .expect("letters of another case leave a pattern a pattern")
+    /// What servers take the pattern's own text for besides itself.
+    pub(crate) fn others(&self) -> impl Iterator<Item = &str> {
+        self.others.iter().map(|reading| &**reading).filter(|reading| self.is_as_wide(reading))
+    }
+
+    /// Patterns for what servers take a path for that is spelt as this one is.
+    pub(crate) fn other_globs(&self) -> impl Iterator<Item = Glob> {
+        self.others().filter_map(|reading| segments(reading, "a path pattern").ok())
+    }
+
+    /// The pattern in lower case and in every spelling of its text, for what
+    /// must not be dodged: see [`crate::fold`].
+    pub(crate) fn folded(&self) -> impl Iterator<Item = Glob> {
+        let others = readings::respellings(&self.written).into_iter();
+        let spellings = std::iter::once(Box::from(&*self.written)).chain(others);
+        spellings
+            .filter(|reading| self.is_as_wide(reading))
+            .filter_map(|reading| segments(&lower(&reading), "a path pattern").ok())
+    }
+
+    /// Whether a reading of the pattern has its wildcards and no others: two that
+    /// move together, or one that comes of a look-alike, would match too much.
+    fn is_as_wide(&self, reading: &str) -> bool {
+        let count = |text: &str| (text.matches('*').count(), text.matches("**").count());
+        let (own, other) = (count(&self.written), count(reading));
+        other.0 <= own.0 && other.1 <= own.1
     }
 
     /// The pattern below another path: for registries that do not start at `/`.
@@ -290,6 +324,17 @@ mod tests {
         assert!(RefPattern::parse("main").is_err() && RefPattern::parse("refs/../x").is_err());
     }
 
+    #[test]
+    fn a_pattern_has_a_longest_length() {
+        let refs = |length: usize| RefPattern::parse(&format!("refs/{}", "a".repeat(length - 5)));
+        assert!(refs(256).is_ok() && refs(257).is_err());
+        let file = |length: usize| FileGlob::parse(&"a".repeat(length));
+        assert!(file(1024).is_ok() && file(1025).is_err());
+        let text = |length: usize| TextPattern::parse(&"a".repeat(length));
+        assert!(text(1024).is_ok() && text(1025).is_err());
+        assert!(text(0).is_err() && TextPattern::parse("a\tb").is_err());
+    }
+
     proptest! {
         /// The matcher agrees with the obvious recursive one.
         #[test]
@@ -309,5 +354,49 @@ mod tests {
         fn no_text_makes_a_pattern_panic(text in "\\PC{0,60}") {
             drop((PathPattern::parse(&text), RefPattern::parse(&text), FileGlob::parse(&text), TextPattern::parse(&text)));
         }
+    }
+
+    #[test]
+    fn a_pattern_is_kept_as_written() {
+        assert_eq!(RefPattern::parse("refs/heads/*").unwrap().as_str(), "refs/heads/*");
+        assert_eq!(FileGlob::parse("./dist/**").unwrap().as_str(), "dist/**");
+        assert_eq!(TextPattern::parse("a*").unwrap().as_str(), "a*");
+        let [one, same, other] =
+            ["./a/*", "a/*", "b/*"].map(|pattern| FileGlob::parse(pattern).unwrap());
+        assert!(one == same && one != other);
+    }
+
+    #[test]
+    fn a_file_pattern_cannot_break_a_line_or_name_a_windows_path() {
+        for bad in ["a\nb", "a\\b", "a\u{1b}b", "/a", "a//b", "../a", "a/./b"] {
+            assert!(FileGlob::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_star_takes_as_much_as_what_follows_needs() {
+        let matches = |pattern: &str, value: &str| {
+            TextPattern::parse(pattern).unwrap().matches(value.as_bytes())
+        };
+        for (pattern, value) in
+            [("*ab", "aab"), ("*b", "ab"), ("a*bc", "abbc"), ("*", ""), ("x*y*z", "xyyzz")]
+        {
+            assert!(matches(pattern, value), "{pattern} {value}");
+        }
+        for (pattern, value) in [("*ab", "aba"), ("a*bc", "abbcd"), ("a*", "ba"), ("*b", "")] {
+            assert!(!matches(pattern, value), "{pattern} {value}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_path_pattern_is_said() {
+        let why = |text: &str| PathPattern::parse(text).unwrap_err().to_string();
+        for text in ["/;x/y", "/a/;b/c", "/%E3%80%82%E3%80%82/x"] {
+            assert!(why(text).contains("write it without parameters"), "{}", why(text));
+        }
+        for text in ["/a/../b", "/a//b", "/a\\b", "/a b"] {
+            assert!(why(text).contains("write one plain path"), "{}", why(text));
+        }
+        assert!(why("/%61").contains("write it unescaped where possible"));
     }
 }

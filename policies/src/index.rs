@@ -5,13 +5,22 @@
 //! of hash probes whatever the policy's size. Within one host, path patterns
 //! are compiled into one automaton per verdict, so that five thousand paths on
 //! one host cost little more than five.
+//!
+//! What an allow admits is asked of one reading of a path at a time. A pattern
+//! that holds `%2F` or the like (`/@scope%2Fname`) stands in the automaton with
+//! its own readings, which count for a path that is spelt so: its author has
+//! named that spelling. `/v1/*` has no other reading, and so does not admit what
+//! `/v1/a%2Fb` is to a server that decodes it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use globset::{GlobSet, GlobSetBuilder};
+use globset::{Glob, GlobSet};
 
 use crate::authority::Host;
+use crate::capability::PythonFiles;
+use crate::fold::Folded;
+use crate::path::RequestPath;
 use crate::pattern::HostPattern;
 use crate::rule::{Paths, Rule, Shape};
 use crate::verdict::Verdict;
@@ -57,9 +66,30 @@ impl Bucket {
 pub(crate) struct Spots {
     all: Vec<Spot>,
     any_path: Vec<Spot>,
-    by_pattern: GlobSet,
-    /// The shape behind each pattern of the automaton.
-    patterns: Vec<Spot>,
+    /// Shapes about the files of certain packages.
+    files: Vec<(Spot, PythonFiles)>,
+    /// For what must fit beyond doubt: asks and allows.
+    exact: Patterns,
+    /// For what must not be dodged: denies and asks. In lower case.
+    folded: Patterns,
+}
+
+/// Path patterns as one automaton.
+#[derive(Debug, Default)]
+struct Patterns {
+    automaton: GlobSet,
+    /// What each pattern of the automaton stands for.
+    of: Vec<PatternOf>,
+    /// Whether some of them stand for other readings of a pattern.
+    has_readings: bool,
+}
+
+#[derive(Debug)]
+struct PatternOf {
+    spot: Spot,
+    /// The pattern as written, if this is another reading of it. It then counts
+    /// only for a path that is spelt as the pattern is.
+    written: Option<usize>,
 }
 
 impl Spots {
@@ -68,27 +98,63 @@ impl Spots {
         &self.all
     }
 
-    /// Those that name no path pattern.
-    pub(crate) fn any_path(&self) -> &[Spot] {
-        &self.any_path
+    /// Those that admit one reading of a path beyond doubt; in no particular
+    /// order.
+    pub(crate) fn exactly(&self, path: &RequestPath, reading: &str, mut each: impl FnMut(Spot)) {
+        self.any_path.iter().copied().for_each(&mut each);
+        let files = self.files.iter().filter(|(_, files)| files.matches(reading));
+        files.map(|(spot, _)| *spot).for_each(&mut each);
+        self.exact.matching(path.as_str(), reading, each);
     }
 
-    /// Those whose path patterns admit `path`; in no particular order. Denies
-    /// are compiled in lower case: see [`crate::fold`].
-    pub(crate) fn by_pattern(&self, path: &str, mut each: impl FnMut(Spot)) {
-        if self.patterns.is_empty() {
+    /// Those that a reading of a path might be meant by; in no particular order.
+    pub(crate) fn possibly(&self, reading: &mut Reading<'_>, mut each: impl FnMut(Spot)) {
+        self.any_path.iter().copied().for_each(&mut each);
+        if self.files.is_empty() && self.folded.of.is_empty() {
             return;
         }
-        for matched in self.by_pattern.matches(path) {
-            if let Some(spot) = self.patterns.get(matched) {
-                each(*spot);
-            }
+        for form in reading.folded().forms() {
+            let files = self.files.iter().filter(|(_, files)| files.matches_folded(form));
+            files.map(|(spot, _)| *spot).for_each(&mut each);
+            self.folded.matching(form, form, &mut each);
         }
     }
+}
 
-    /// Whether a path has to be looked at here at all.
-    pub(crate) fn has_patterns(&self) -> bool {
-        !self.patterns.is_empty()
+/// One reading of a path, folded once somebody needs it: most policies have no
+/// deny by path.
+pub(crate) struct Reading<'p> {
+    pub(crate) text: &'p str,
+    folded: Option<Folded>,
+}
+
+impl<'p> Reading<'p> {
+    pub(crate) fn new(text: &'p str) -> Self {
+        Self { text, folded: None }
+    }
+
+    fn folded(&mut self) -> &Folded {
+        self.folded.get_or_insert_with(|| Folded::of(self.text))
+    }
+}
+
+impl Patterns {
+    fn matching(&self, path: &str, reading: &str, mut each: impl FnMut(Spot)) {
+        if self.of.is_empty() {
+            return;
+        }
+        let spelt_so = if self.has_readings && path != reading {
+            self.automaton.matches(path)
+        } else {
+            Vec::new()
+        };
+        for matched in self.automaton.matches(reading) {
+            if let Some(pattern) = self.of.get(matched)
+                && pattern.written.is_none_or(|written| spelt_so.contains(&written))
+            {
+                each(pattern.spot);
+            }
+        }
     }
 }
 
@@ -138,26 +204,55 @@ impl Index {
 
 impl Spots {
     fn compile(&mut self, verdict: Verdict, rules: &[Rule]) -> Result<(), globset::Error> {
-        let mut builder = GlobSetBuilder::new();
+        let (mut exact, mut folded) = (Builder::default(), Builder::default());
         for spot in &self.all {
             let Some(shape) = shape_at(rules, *spot) else { continue };
             match &shape.paths {
-                Paths::Any | Paths::PythonFiles(_) => self.any_path.push(*spot),
+                Paths::Any => self.any_path.push(*spot),
+                Paths::PythonFiles(files) => self.files.push((*spot, files.clone())),
                 Paths::Patterns(patterns) => {
                     for pattern in patterns {
-                        builder.add(match verdict {
-                            Verdict::Allow | Verdict::Ask => pattern.glob(),
-                            Verdict::Deny => pattern.folded(),
-                        });
-                        self.patterns.push(*spot);
+                        if verdict != Verdict::Deny {
+                            let written = exact.add(*spot, pattern.glob(), None);
+                            for reading in pattern.other_globs() {
+                                exact.add(*spot, reading, Some(written));
+                            }
+                        }
+                        if verdict != Verdict::Allow {
+                            for spelling in pattern.folded() {
+                                folded.add(*spot, spelling, None);
+                            }
+                        }
                     }
                 }
             }
         }
-        if !self.patterns.is_empty() {
-            self.by_pattern = builder.build()?;
-        }
+        self.exact = exact.build()?;
+        self.folded = folded.build()?;
         Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Builder {
+    globs: Vec<Glob>,
+    of: Vec<PatternOf>,
+}
+
+impl Builder {
+    /// Adds a pattern and says which number it got.
+    fn add(&mut self, spot: Spot, glob: Glob, written: Option<usize>) -> usize {
+        self.globs.push(glob);
+        self.of.push(PatternOf { spot, written });
+        self.globs.len() - 1
+    }
+
+    fn build(self) -> Result<Patterns, globset::Error> {
+        if self.globs.is_empty() {
+            return Ok(Patterns::default());
+        }
+        let has_readings = self.of.iter().any(|pattern| pattern.written.is_some());
+        Ok(Patterns { automaton: GlobSet::new(self.globs)?, of: self.of, has_readings })
     }
 }
 

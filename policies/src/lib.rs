@@ -10,13 +10,18 @@
 
 mod address;
 mod authority;
+mod bounds;
 mod capability;
 mod compile;
 mod decide;
 mod document;
 mod explain;
+mod fields;
 mod fold;
 mod from_text;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod glob;
 mod host;
 mod index;
@@ -25,15 +30,18 @@ mod literal;
 mod merge;
 mod method;
 mod names;
+mod overridden;
 mod overrides;
 mod path;
 mod pattern;
+mod pinned;
 mod policy;
 pub mod presets;
 mod problems;
 mod query;
 mod reach;
 mod read;
+mod readings;
 mod rule;
 mod schema;
 mod summary;
@@ -46,17 +54,25 @@ pub mod yaml;
 
 pub use address::{AddressClass, embedded_v4};
 pub use authority::{Authority, AuthorityError, AuthorityFault, Destination, Host};
+pub use bounds::{MayMount, ProjectBounds};
 pub use capability::{
     BodyCheck, GitRepository, NpmPackage, PythonPackage, Registries, RegistryUrl,
 };
-pub use decide::{Admission, Headers, Question};
-pub use document::{Document, Expectation, Mode, MountMode, ScanAction, SecretFrom, Workspace};
-pub use explain::{Explanation, NearMiss};
+pub use decide::{Admission, Question};
+pub use document::{
+    Document, Expectation, Mode, MountMode, OverridesSection, ScanAction, SecretFrom, Workspace,
+};
+pub use explain::{Explanation, JudgedReading, NearMiss};
+pub use fields::{
+    FieldError, Headers, check_fields, control_field, is_gateway_field, is_same_field,
+    misspelt_control_field,
+};
 pub use glob::{FileGlob, PathPattern, RefPattern, TextPattern};
 pub use host::{HostError, HostFault, HostName};
 pub use lint::Finding;
 pub use method::{Method, MethodError};
 pub use names::{HeaderName, Name, NameError, RelativePath, SandboxPath, SecretName};
+pub use overridden::{FurtherPath, Overridden, OverrideError, Sent, is_override_field};
 pub use overrides::{Beyond, RunOverrides};
 pub use path::{PathError, PathFault, RequestPath};
 pub use pattern::{HostPattern, PatternError, PatternFault};
@@ -64,13 +80,13 @@ pub use policy::{
     Approvals, Carried, Fs, Mount, Net, NetLimits, Note, Overrides, Policy, PolicyTest, ProcLimits,
     Scan, Secret,
 };
-pub use problems::{At, Problem, Problems, Source};
+pub use problems::{At, Problem, Problems, Source, did_you_mean};
 pub use query::Query;
 pub use reach::{AddressRange, DialAddr, Forbidden, RangeError, RangeFault, Reach};
 pub use read::{NoFiles, Sources, read};
-pub use rule::{Rule, WrittenAt};
+pub use rule::{Mismatch, Rule, WrittenAt};
 pub use schema::schema;
 pub use target::{Scheme, Target, TargetError, UrlError, UrlFault};
 pub use testing::{Asked, TestResult};
 pub use units::{Cpus, Size, Span, UnitError, UnitFault};
-pub use verdict::{Decision, Reason, Verdict};
+pub use verdict::{Decision, NotDoneYet, Reason, Verdict};

@@ -7,13 +7,14 @@
 
 use std::sync::Arc;
 
-use crate::compile::covers;
 use crate::document::Mode;
+use crate::fold::lower;
+use crate::glob::PathPattern;
 use crate::method::Method;
-use crate::pattern::HostPattern;
+use crate::pattern::{HostPattern, covers};
 use crate::policy::Policy;
 use crate::rule::{Carries, Paths, Ports, Rule, Shape, Websocket};
-use crate::verdict::Verdict;
+use crate::verdict::{Decision, Verdict};
 
 /// Something worth a second look.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -53,6 +54,8 @@ impl Policy {
             unreachable(rule, &rules, number, &mut findings);
             wide(rule, &mut findings);
             blind(rule, &rules, &mut findings);
+            read_otherwise(rule, &mut findings);
+            not_done_yet(rule, &mut findings);
         }
         self.idle_secrets(&mut findings);
         self.switches(&mut findings);
@@ -127,6 +130,15 @@ impl Policy {
 
     fn own_source(&self) -> Arc<str> {
         self.sources.first().map_or_else(|| Arc::from("policy"), Arc::clone)
+    }
+}
+
+/// A rule that asks for what no gateway can do yet, so that it refuses instead.
+fn not_done_yet(rule: &Rule, findings: &mut Vec<Finding>) {
+    let of_shape = |shape| Decision::by(rule, shape).not_done_yet();
+    if let Some(why) = rule.shapes.iter().find_map(of_shape) {
+        let instead = "what it names stays out of reach until that is built";
+        findings.push(about(rule, "not-in-force", why.why().to_owned(), instead));
     }
 }
 
@@ -223,6 +235,37 @@ fn blind(rule: &Rule, rules: &[&Rule], findings: &mut Vec<Finding>) {
     }
 }
 
+/// A pattern whose text servers take for other paths than the rule names.
+fn read_otherwise(rule: &Rule, findings: &mut Vec<Finding>) {
+    for shape in &rule.shapes {
+        let Paths::Patterns(patterns) = &shape.paths else { continue };
+        let named = |reading: &&str| match rule.verdict {
+            Verdict::Deny => patterns
+                .iter()
+                .flat_map(PathPattern::folded)
+                .any(|glob| glob.compile_matcher().is_match(lower(reading))),
+            Verdict::Allow | Verdict::Ask => {
+                patterns.iter().any(|pattern| pattern.glob().compile_matcher().is_match(reading))
+            }
+        };
+        for pattern in patterns {
+            let Some(reading) = pattern.others().find(|reading| !named(reading)) else { continue };
+            let (message, instead) = if rule.verdict == Verdict::Deny {
+                let message = format!(
+                    "some servers take `{pattern}` for `{reading}`, which the rule does not deny"
+                );
+                (message, "deny both if they are the same to the server")
+            } else {
+                let message = format!(
+                    "some servers take `{pattern}` for `{reading}`; the rule lets it pass all the same"
+                );
+                (message, "keep it if the server means the same by both, or write the plainer one")
+            };
+            findings.push(about(rule, "path-readings", message, instead));
+        }
+    }
+}
+
 fn about(rule: &Rule, code: &'static str, message: String, instead: &str) -> Finding {
     Finding {
         code,
@@ -260,7 +303,7 @@ fn shape_covers(outer: &Shape, inner: &Shape) -> bool {
         && (outer.websocket == Websocket::Either || outer.websocket == inner.websocket)
         && outer.query.is_empty()
         && outer.headers.is_empty()
-        && (outer.body_check.is_none() || outer.body_check.is_some() == inner.body_check.is_some())
+        && outer.body_check.is_none()
 }
 
 /// Whether one path pattern matches all that another does, where that is plain

@@ -33,13 +33,15 @@ pub(crate) fn parse_ipv4(host: &str) -> Option<Ipv4Addr> {
         address |= u32::from(byte) << (24 - 8 * place);
     }
     let bits_left = 32 - 8 * numbers.len();
-    if bits_left < 32 && last >> bits_left != 0 {
+    if last >> bits_left != 0 {
         return None;
     }
-    Some(Ipv4Addr::from(address | last))
+    Some(Ipv4Addr::from(address | u32::try_from(last).ok()?))
 }
 
-fn number(part: &str) -> Option<u32> {
+/// A number, however large: one that is too large for an address is still no
+/// name.
+fn number(part: &str) -> Option<u64> {
     if part.is_empty() {
         return None;
     }
@@ -56,7 +58,7 @@ fn number(part: &str) -> Option<u32> {
     if !digits.bytes().all(|b| char::from(b).is_digit(radix)) {
         return None;
     }
-    u32::from_str_radix(digits, radix).ok()
+    Some(u64::from_str_radix(digits, radix).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -84,6 +86,17 @@ mod tests {
     reads!(an_empty_hexadecimal_number_is_zero, "0x", Some("0.0.0.0"));
     reads!(the_largest, "4294967295", Some("255.255.255.255"));
     reads!(one_too_large, "4294967296", None);
+    reads!(one_too_large_in_hexadecimal, "0x100000000", None);
+    reads!(one_too_large_in_octal, "040000000000", None);
+    reads!(the_largest_in_hexadecimal, "0xffffffff", Some("255.255.255.255"));
+    reads!(far_too_large, "0xffffffffffffffffffffffffffff", None);
+    reads!(far_too_large_in_capitals, "0XFFFFFFFFFFFFFFFFF", None);
+    reads!(a_last_hexadecimal_part_too_large, "0x1.0x100000000", None);
+    reads!(a_first_part_far_too_large, "0x100000000.1", None);
+    reads!(two_numbers_the_last_too_large, "1.0x1000000", None);
+    reads!(two_numbers_the_last_the_largest, "1.0xffffff", Some("1.255.255.255"));
+    reads!(every_part_too_large, "256.256.256.256", None);
+    reads!(a_hexadecimal_number_after_a_name, "example.0x100000000", None);
     reads!(a_byte_too_large, "256.0.0.1", None);
     reads!(a_last_part_too_large, "1.2.3.256", None);
     reads!(an_octal_digit_too_large, "127.0.0.08", None);
@@ -93,7 +106,16 @@ mod tests {
 
     #[test]
     fn a_name_with_numbers_inside_is_a_name() {
-        for name in ["1.2.3.4.nip.test", "10-0-0-1.nip.test", "0x7f.test", "1.0xg", "3com"] {
+        for name in [
+            "1.2.3.4.nip.test",
+            "10-0-0-1.nip.test",
+            "0x7f.test",
+            "1.0xg",
+            "0xg",
+            "0x1g",
+            "3com",
+            "1.2.3.0y4",
+        ] {
             assert!(!ends_in_number(name), "{name}");
         }
     }

@@ -8,15 +8,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::compile::{Layer, covers};
+use crate::compile::Layer;
 use crate::decide::Rules;
 use crate::document::{
     Mode, NetLimitsSection, OverridesSection, ProcSection, ScanAction, ScanSection, Workspace,
 };
 use crate::names::RelativePath;
-use crate::pattern::HostPattern;
+use crate::pattern::{HostPattern, covers};
 use crate::policy::{Approvals, Fs, Net, NetLimits, Overrides, Policy, ProcLimits, Scan};
+use crate::problems::Problems;
 use crate::units::Span;
+use crate::yaml::Spanned;
 
 /// Merges `layers`, of which the first is the policy's own.
 ///
@@ -70,6 +72,7 @@ pub(crate) fn merge(layers: Vec<Layer>) -> Result<Policy, globset::Error> {
         tests: Vec::new(),
         sources: layers.iter().map(|layer| Arc::clone(&layer.source)).collect(),
         notes: Vec::new(),
+        beyond: Problems::default(),
     };
     let mut rules = Vec::new();
     for (number, layer) in layers.into_iter().enumerate() {
@@ -95,14 +98,19 @@ fn merge_fs(layers: &[Layer]) -> Fs {
             .unwrap_or(Workspace::Overlay),
         protect: always.collect::<BTreeSet<_>>(),
         deny: Vec::new(),
+        show: Vec::new(),
         mounts: Vec::new(),
         artifacts: Vec::new(),
     };
     for layer in layers {
         let written = &layer.document.fs;
         fs.protect.extend(written.protect.iter().cloned());
-        for (all, more) in [(&mut fs.deny, &written.deny), (&mut fs.artifacts, &written.artifacts)]
-        {
+        let lists = [
+            (&mut fs.deny, &written.deny),
+            (&mut fs.show, &written.show),
+            (&mut fs.artifacts, &written.artifacts),
+        ];
+        for (all, more) in lists {
             for glob in more {
                 if !all.contains(glob) {
                     all.push(glob.clone());
@@ -116,20 +124,22 @@ fn merge_fs(layers: &[Layer]) -> Fs {
 
 /// Rights to override narrow each other; a file that grants none does not
 /// forbid what another grants.
-fn merge_overrides<'a>(layers: impl Iterator<Item = &'a OverridesSection>) -> Overrides {
+pub(crate) fn merge_overrides<'a>(layers: impl Iterator<Item = &'a OverridesSection>) -> Overrides {
     let mut merged = Overrides::default();
     let mut allow: Option<Vec<HostPattern>> = None;
     let (mut observe, mut no_sandbox) = (None, None);
     for layer in layers {
-        if let Some(more) = &layer.allow {
+        if let Some(Spanned { value: more, .. }) = &layer.allow {
             allow = Some(match allow {
                 None => more.clone(),
                 Some(known) => narrowest(&known, more),
             });
         }
-        merged.max = strictest_proc(merged.max, proc_limits(&layer.max));
-        observe = both(observe, layer.observe);
-        no_sandbox = both(no_sandbox, layer.no_sandbox);
+        if let Some(max) = &layer.max {
+            merged.max = strictest_proc(merged.max, proc_limits(&max.value));
+        }
+        observe = both(observe, layer.observe.as_ref().map(|observe| observe.value));
+        no_sandbox = both(no_sandbox, layer.no_sandbox.as_ref().map(|it| it.value));
     }
     merged.allow = allow.unwrap_or_default();
     merged.observe = observe.unwrap_or(false);

@@ -223,4 +223,17 @@ mod tests {
         assert_eq!(HeaderName::parse("X-Api-Key").unwrap().as_str(), "x-api-key");
         assert!(HeaderName::parse("x api").is_err());
     }
+
+    #[test]
+    fn a_place_for_a_mount_has_a_longest_name() {
+        let of = |length: usize| SandboxPath::parse(&format!("/{}", "a".repeat(length)));
+        assert!(of(1024).is_ok());
+        assert!(of(1025).is_err());
+        assert!(of(1026).is_err());
+    }
+
+    #[test]
+    fn a_secrets_name_is_kept_as_written() {
+        assert_eq!(SecretName::parse("API_KEY").unwrap().as_str(), "API_KEY");
+    }
 }

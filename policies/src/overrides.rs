@@ -6,10 +6,9 @@
 
 use std::sync::Arc;
 
-use crate::compile::covers;
 use crate::decide::Rules;
 use crate::document::{Mode, RuleFields};
-use crate::pattern::HostPattern;
+use crate::pattern::{HostPattern, covers};
 use crate::policy::{Policy, ProcLimits};
 use crate::reach::Reach;
 use crate::rule::{Carries, Methods, Ports, Rule, Shape, WrittenAt};

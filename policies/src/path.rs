@@ -1,14 +1,18 @@
-//! Request paths, in the one reading that is judged and forwarded.
+//! Request paths, in the one spelling that is judged and forwarded.
 //!
 //! A path on the wire has many spellings, and servers differ in which of them
 //! they take for the same file. A [`RequestPath`] has one spelling, and it is
 //! the one sent upstream: what policy saw is what the server gets. Spellings on
 //! which servers are known to disagree (dot segments, doubled slashes, double
 //! escapes, backslashes) are not normalised but refused, because each way of
-//! normalising them is right for one server and a bypass at the next.
+//! normalising them is right for one server and a bypass at the next. What is
+//! left to disagree about (`%2F`, parameters, spaces, look-alikes) has uses, and
+//! is kept: such a path has several [`RequestPath::readings`], and each of them
+//! is judged.
 
 use std::fmt;
 
+use crate::readings;
 use crate::written::Written;
 
 /// An absolute path in canonical form.
@@ -19,7 +23,11 @@ use crate::written::Written;
 /// - No segment is empty, `.` or `..`, however it was spelt. One trailing `/` is
 ///   kept, since servers tell `/a` from `/a/`.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct RequestPath(Box<str>);
+pub struct RequestPath {
+    canonical: Box<str>,
+    /// What else servers take it for; empty, and not allocated, for most paths.
+    others: Box<[Box<str>]>,
+}
 
 impl RequestPath {
     /// Reads a path as it stood in a request, without its query.
@@ -39,34 +47,50 @@ impl RequestPath {
     /// # Ok::<(), policies::PathError>(())
     /// ```
     pub fn parse(written: &str) -> Result<Self, PathError> {
-        match read(written.as_bytes()) {
-            Ok(canonical) => Ok(Self(canonical.into())),
-            Err(why) => Err(PathError::new(Part::Path, written.as_bytes(), why)),
-        }
+        Self::parse_bytes(written.as_bytes())
     }
 
     /// Reads a path from the wire.
     pub fn parse_bytes(written: &[u8]) -> Result<Self, PathError> {
-        match read(written) {
-            Ok(canonical) => Ok(Self(canonical.into())),
-            Err(why) => Err(PathError::new(Part::Path, written, why)),
-        }
+        let path = read(written).and_then(|canonical| {
+            let others = readings::others(&canonical)?;
+            Ok(Self { canonical: canonical.into(), others })
+        });
+        path.map_err(|why| PathError::new(Part::Path, written, why))
     }
 
     /// The path `/`.
     pub fn root() -> Self {
-        Self("/".into())
+        Self { canonical: "/".into(), others: Box::default() }
     }
 
     /// What is judged, forwarded and recorded.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.canonical
+    }
+
+    /// Every path that some server takes this one for, this one first. Almost
+    /// always it is the only one.
+    ///
+    /// ```
+    /// # use policies::RequestPath;
+    /// let path = RequestPath::parse("/@scope%2Fname")?;
+    /// assert_eq!(path.readings().collect::<Vec<_>>(), ["/@scope%2Fname", "/@scope/name"]);
+    /// # Ok::<(), policies::PathError>(())
+    /// ```
+    pub fn readings(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.as_str()).chain(self.others.iter().map(|reading| &**reading))
+    }
+
+    /// Whether every server takes it for the same path.
+    pub fn has_one_reading(&self) -> bool {
+        self.others.is_empty()
     }
 
     /// What stands between the slashes; the last one is empty after a trailing
     /// slash. An escaped slash (`%2F`) does not end a segment.
     pub fn segments(&self) -> impl Iterator<Item = &str> {
-        self.0.split('/').skip(1)
+        self.canonical.split('/').skip(1)
     }
 }
 
@@ -130,18 +154,31 @@ pub enum PathFault {
     Escape,
     #[error("it holds `#`; a fragment is never sent, and the character is written `%23`")]
     Fragment,
+    #[error(
+        "some servers drop parameters, spaces or look-alikes from it and then find an empty, \
+         `.` or `..` segment; send the path that is meant"
+    )]
+    HiddenSegment,
     #[error("it is too long")]
     Length,
     #[error("it holds a byte outside ASCII; escape it with `%`")]
     NonAscii,
     #[error("it does not start with `/`")]
     NotAbsolute,
+    #[error("it has more than 1000 parameters, and servers stop reading at different ones")]
+    Parameters,
     #[error("it holds `?`, which starts the query")]
     Query,
+    #[error(
+        "servers read it in more than {} ways; leave out what it does not need of `%2F`, \
+         parameters (`;`), `+`, and spaces or dots around segments",
+        readings::MOST_READINGS
+    )]
+    Readings,
 }
 
 /// Longest path we read. Servers commonly stop at 8 KiB.
-const LONGEST: usize = 16 * 1024;
+pub(crate) const LONGEST: usize = 16 * 1024;
 
 fn read(written: &[u8]) -> Result<String, PathFault> {
     if written.len() > LONGEST {
@@ -207,7 +244,7 @@ fn respell(written: &[u8]) -> Result<String, PathFault> {
 /// that denies `/models/x:delete` must not be passed by `x%3Adelete`. Kept apart
 /// from their escapes are `/` and `;`, which divide, and `+`, which some stores
 /// read as a space.
-fn stands_for_itself(byte: u8, escaped: bool) -> bool {
+pub(crate) fn stands_for_itself(byte: u8, escaped: bool) -> bool {
     match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => true,
         b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b',' | b':' | b'=' | b'@' => true,
@@ -230,7 +267,7 @@ fn check_utf8(bytes: &mut Vec<u8>) -> Result<(), PathFault> {
 
 /// A server behind a server may decode once more than we do. Looked for in the
 /// canonical text, where the digits themselves can no longer hide in escapes.
-fn check_double_escapes(canonical: &str) -> Result<(), PathFault> {
+pub(crate) fn check_double_escapes(canonical: &str) -> Result<(), PathFault> {
     for (at, _) in canonical.match_indices("%25") {
         let after = canonical.as_bytes().get(at + 3..).unwrap_or_default();
         if let [a, b, ..] = after
@@ -244,7 +281,7 @@ fn check_double_escapes(canonical: &str) -> Result<(), PathFault> {
 }
 
 /// Looks at the path as the server that divides it most finely would.
-fn check_segments(canonical: &str) -> Result<(), PathFault> {
+pub(crate) fn check_segments(canonical: &str) -> Result<(), PathFault> {
     let mut pieces = canonical.split('/').skip(1).flat_map(|s| s.split("%2F")).peekable();
     while let Some(piece) = pieces.next() {
         if piece.is_empty() && pieces.peek().is_some() {
@@ -289,7 +326,7 @@ pub(crate) fn escape(after: &[u8]) -> Option<(u8, &[u8])> {
     Some((byte, rest))
 }
 
-fn push_escape(spelt: &mut String, byte: u8) {
+pub(crate) fn push_escape(spelt: &mut String, byte: u8) {
     const DIGITS: [char; 16] =
         ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
     spelt.push('%');

@@ -29,6 +29,11 @@ pub enum HostPattern {
 }
 
 impl HostPattern {
+    /// Whether every host that this means is meant by one of `others`.
+    pub fn is_among(&self, others: &[HostPattern]) -> bool {
+        others.iter().any(|wider| covers(wider, self))
+    }
+
     /// Reads a pattern as a policy author wrote it.
     ///
     /// ```
@@ -262,6 +267,20 @@ fn public_suffix(name: &HostName) -> Option<psl::Type> {
         let suffix = psl::suffix(name.as_bytes())?;
         (suffix.as_bytes() == name.as_bytes()).then(|| suffix.typ()).flatten()
     })
+}
+
+/// Whether every host of `inner` is one of `outer`.
+pub(crate) fn covers(outer: &HostPattern, inner: &HostPattern) -> bool {
+    match inner {
+        HostPattern::Address(address) => outer.matches(&Host::Address(*address)),
+        HostPattern::Exact(name) => outer.matches(&Host::Name(name.clone())),
+        HostPattern::Wildcard(suffix) => match outer {
+            HostPattern::Wildcard(wider) => {
+                wider == suffix || outer.matches(&Host::Name(suffix.clone()))
+            }
+            HostPattern::Address(_) | HostPattern::Exact(_) => false,
+        },
+    }
 }
 
 #[cfg(test)]

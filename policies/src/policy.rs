@@ -10,9 +10,12 @@ use crate::authority::Destination;
 use crate::capability::PythonPackage;
 use crate::decide::{Admission, Question, Rules};
 use crate::document::{Expectation, Mode, MountMode, ScanAction, SecretFrom, Workspace};
+use crate::fields::is_same_field;
 use crate::glob::FileGlob;
 use crate::names::{HeaderName, RelativePath, SandboxPath, SecretName};
+use crate::overridden::FurtherPath;
 use crate::pattern::HostPattern;
+use crate::problems::Problems;
 use crate::reach::Reach;
 use crate::rule::{Paths, Rule};
 use crate::units::{Cpus, Size, Span};
@@ -34,6 +37,9 @@ pub struct Policy {
     pub sources: Vec<Arc<str>>,
     /// Things worth a person's look that are not wrong.
     pub notes: Vec<Note>,
+    /// What files of a project ask for and only a person can grant. Whoever puts a
+    /// sandbox under this policy refuses it unless this is empty.
+    pub beyond: Problems,
 }
 
 /// What the sandbox sees of the project.
@@ -42,6 +48,8 @@ pub struct Fs {
     pub workspace: Workspace,
     pub protect: BTreeSet<RelativePath>,
     pub deny: Vec<FileGlob>,
+    /// What is shown although it is hidden by default; takes nothing from `deny`.
+    pub show: Vec<FileGlob>,
     pub mounts: Vec<Mount>,
     pub artifacts: Vec<FileGlob>,
 }
@@ -92,7 +100,9 @@ pub struct NetLimits {
 /// A credential: where it is and where it may go, never what it is.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Secret {
-    pub from: SecretFrom,
+    /// Nothing where somebody else says so.
+    pub from: Option<SecretFrom>,
+    pub declared_in: Arc<str>,
     pub hosts: Vec<HostPattern>,
     pub carried: Carried,
 }
@@ -170,7 +180,21 @@ impl Policy {
         if !self.net.enabled {
             return Decision::NETWORK_OFF;
         }
-        self.net.rules.decide(question)
+        // The server may serve any of the paths that it is told, so the strictest
+        // answer counts.
+        let as_sent = self.net.rules.decide(question);
+        question.further.iter().fold(as_sent, |strictest, FurtherPath { path, query }| {
+            let as_told = Question { path, query: query.as_ref(), ..*question };
+            strictest.for_either(self.net.rules.decide(&as_told))
+        })
+    }
+
+    /// Whether some rule asks for a header that a server could take `name` for.
+    /// Such a field cannot come after the request was judged.
+    pub fn judges_header(&self, name: &[u8]) -> bool {
+        let mut judged =
+            self.rules().flat_map(|rule| &rule.shapes).flat_map(|shape| &shape.headers);
+        judged.any(|(judged, _)| is_same_field(judged.as_str().as_bytes(), name))
     }
 
     /// Which addresses `to` may resolve to for one rule or another. Each

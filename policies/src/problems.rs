@@ -166,7 +166,7 @@ impl fmt::Display for Problems {
 
 /// The closest of `known` to what was written, where one is close enough to
 /// be a slip of the finger.
-pub(crate) fn did_you_mean<'k>(
+pub fn did_you_mean<'k>(
     written: &str,
     known: impl IntoIterator<Item = &'k str>,
 ) -> Option<&'k str> {
@@ -264,5 +264,73 @@ mod tests {
         assert_eq!(did_you_mean("hots", known), Some("host"));
         assert_eq!(did_you_mean("method", known), Some("methods"));
         assert_eq!(did_you_mean("colour", known), None);
+    }
+
+    #[test]
+    fn a_distance_counts_slips_of_the_finger() {
+        for (from, to, expected) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("paths", "paths", 0),
+            ("path", "paths", 1),
+            ("pathss", "paths", 1),
+            ("pxths", "paths", 1),
+            ("ptahs", "paths", 1),
+            ("apths", "paths", 1),
+            ("pahts", "paths", 1),
+            ("paht", "paths", 2),
+            ("ab", "ba", 1),
+            ("abcd", "badc", 2),
+            ("host", "query", 5),
+            ("aab", "aba", 1),
+        ] {
+            assert_eq!(distance(from, to), expected, "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn only_a_slip_is_taken_for_a_known_word() {
+        assert_eq!(did_you_mean("hots", ["host", "paths"]), Some("host"));
+        assert_eq!(did_you_mean("hosts", ["host"]), Some("host"));
+        assert_eq!(did_you_mean("abcd", ["host"]), None);
+        assert_eq!(did_you_mean("xx", ["ab"]), None);
+    }
+
+    #[test]
+    fn a_problem_keeps_the_line_and_problems_are_counted() {
+        let source = Source::new("p.yaml", "version: 1\nnet: x\n");
+        let problem = source.problem(At { line: 2, column: 6, width: 1 }, "net", "bad");
+        assert_eq!(problem.quoted(), "net: x");
+        assert!(Problems::default().is_empty());
+        let problems = Problems::from(problem.clone());
+        assert!(!problems.is_empty());
+        assert_eq!((problems.len(), problems.iter().next()), (1, Some(&problem)));
+        assert!(problems.or(()).is_err());
+    }
+
+    #[test]
+    fn problems_are_told_file_by_file_and_line_by_line() {
+        let (own, other) = (Source::new("own", "a\nb\n"), Source::new("other", "a\nb\n"));
+        let at = |line| At { line, column: 1, width: 1 };
+        let mut problems = Problems::default();
+        problems.push(own.whole("whole"));
+        problems.push(other.problem(at(2), "", "second of other"));
+        problems.push(own.problem(at(2), "", "second"));
+        problems.push(other.problem(at(1), "", "first of other"));
+        problems.push(own.problem(at(1), "", "first"));
+        let order: Vec<_> = problems.in_reading_order().iter().map(|p| p.message.clone()).collect();
+        assert_eq!(order, ["first", "second", "whole", "first of other", "second of other"]);
+    }
+
+    #[test]
+    fn a_longer_word_may_differ_more() {
+        // One slip, and one more for every four letters of the known word.
+        assert_eq!(did_you_mean("xbc", ["abc"]), Some("abc"));
+        assert_eq!(did_you_mean("xyc", ["abc"]), None);
+        assert_eq!(did_you_mean("xycd", ["abcd"]), Some("abcd"));
+        assert_eq!(did_you_mean("xyzd", ["abcd"]), None);
+        assert_eq!(did_you_mean("xyzdefgh", ["abcdefgh"]), Some("abcdefgh"));
+        assert_eq!(did_you_mean("wxyzefgh", ["abcdefgh"]), None);
     }
 }

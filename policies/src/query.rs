@@ -6,14 +6,20 @@
 //! earlier one of the same name, because [`Query::pairs`] yields both. And every
 //! byte is in some pair: what is no escape is read as itself, never skipped.
 //!
-//! What matching cannot know is which of two pairs a server takes, or whether it
-//! divides at `;` as well as `&`. A rule that needs a value must therefore hold
-//! for every pair of that name.
+//! What matching cannot know is how a server reads a name: with or without case,
+//! `a[]` as `a`, `a.b` as `a_b`, decoded twice, cut at a NUL, divided at `;` as
+//! well as `&`. All these readings are looked at ([`readings`]). A deny holds if
+//! one of them is the parameter it names; an allow wants that parameter written
+//! plainly, once, and nothing else that could be read as it.
+
+mod readings;
 
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::glob::TextPattern;
 use crate::path::{Part, PathError, PathFault, escape};
+use crate::verdict::Verdict;
 
 /// What stood after the `?` of a request target.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -60,11 +66,92 @@ impl Query {
     /// the first `=`, `+` is a space, escapes are decoded. Bytes that are not
     /// UTF-8 show as U+FFFD, which no rule can be written to want.
     pub fn pairs(&self) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
-        self.0.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decoded(name), decoded(value))
+        let pairs = self.0.split('&').filter(|pair| !pair.is_empty()).map(divide);
+        pairs.map(|(name, value)| (decoded(name), decoded(value)))
+    }
+
+    /// The pairs as they are written, and besides them those that a server sees
+    /// which divides at `;` as well.
+    fn parts(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.split('&').filter(|pair| !pair.is_empty()).flat_map(|pair| {
+            let finer = pair.contains(';').then(|| pair.split(';')).into_iter().flatten();
+            [pair].into_iter().chain(finer).map(divide)
         })
     }
+
+    /// Whether the parameter `key` fits a rule of this verdict.
+    pub(crate) fn fits(&self, key: &QueryKey, pattern: &TextPattern, verdict: Verdict) -> bool {
+        let names = || std::iter::once(&*key.folded);
+        let named = |name: &str| readings::position(name, names()).is_some();
+        match verdict {
+            Verdict::Deny => self.parts().any(|(name, value)| {
+                named(name) && readings::of_value(value).any(|value| pattern.matches(&value))
+            }),
+            Verdict::Allow | Verdict::Ask => self.fits_plainly(key, pattern, named),
+        }
+    }
+
+    /// Whether one pair is plainly the parameter, and nothing else could be read
+    /// as it.
+    fn fits_plainly(
+        &self,
+        key: &QueryKey,
+        pattern: &TextPattern,
+        named: impl Fn(&str) -> bool,
+    ) -> bool {
+        let fits = |value| readings::of_plain_value(value).all(|value| pattern.matches(&value));
+        let mut fitting = false;
+        for pair in self.0.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = divide(pair);
+            // What a server sees that divides at `;`.
+            let mut parts = pair.split(';').map(divide);
+            let (first, first_value) = parts.next().unwrap_or_default();
+            if parts.any(|(name, _)| named(name)) || named(first) != named(name) {
+                return false;
+            }
+            if named(name) {
+                let plain = decoded(name) == *key.written && fits(value) && fits(first_value);
+                if fitting || !plain {
+                    return false;
+                }
+                fitting = true;
+            }
+        }
+        fitting
+    }
+
+    /// Calls `each` with the place in `names` of every parameter that could be
+    /// read as one of them, and with all readings of its value. The names are
+    /// folded as [`QueryKey`] folds them.
+    pub(crate) fn read_as<'n>(
+        &self,
+        names: impl Iterator<Item = &'n str> + Clone,
+        each: &mut dyn FnMut(usize, Vec<String>),
+    ) {
+        for (name, value) in self.parts() {
+            if let Some(at) = readings::position(name, names.clone()) {
+                let text = |value: Cow<'_, [u8]>| String::from_utf8_lossy(&value).into_owned();
+                each(at, readings::of_value(value).map(text).collect());
+            }
+        }
+    }
+}
+
+/// The name of a parameter that a rule is about.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct QueryKey {
+    written: Box<str>,
+    folded: Box<str>,
+}
+
+impl QueryKey {
+    pub(crate) fn new(written: &str) -> Self {
+        Self { written: written.into(), folded: readings::folded_key(written).into() }
+    }
+}
+
+fn divide(pair: &str) -> (&str, &str) {
+    pair.split_once('=').unwrap_or((pair, ""))
 }
 
 impl fmt::Display for Query {
@@ -74,10 +161,16 @@ impl fmt::Display for Query {
 }
 
 const LONGEST: usize = 32 * 1024;
+/// Where PHP and Node stop reading. A parameter behind that is there for some
+/// servers and not for others.
+const MOST_PARAMETERS: usize = 1000;
 
 fn fault_in(written: &[u8]) -> Option<PathFault> {
     if written.len() > LONGEST {
         return Some(PathFault::Length);
+    }
+    if written.iter().filter(|byte| matches!(byte, b'&' | b';')).count() >= MOST_PARAMETERS {
+        return Some(PathFault::Parameters);
     }
     written.iter().find_map(|byte| match byte {
         b'#' => Some(PathFault::Fragment),
@@ -147,6 +240,7 @@ mod tests {
     pairs!(a_semicolon_does_not_divide, "a=1;b=2", [("a", "1;b=2")]);
     pairs!(a_broken_escape_is_read_as_itself, "a=%zz%4", [("a", "%zz%4")]);
     pairs!(a_value_is_decoded_once, "a=%2541", [("a", "%41")]);
+    pairs!(a_plus_is_a_space, "a+b=c+d%2B", [("a b", "c d+")]);
     pairs!(bytes_that_are_not_text_match_nothing, "a=%ff", [("a", "\u{fffd}")]);
 
     macro_rules! refused {
@@ -166,6 +260,107 @@ mod tests {
     refused!(a_letter_outside_ascii, "a=é".as_bytes(), NonAscii);
     refused!(a_byte_outside_utf8, b"a=\xff", NonAscii);
     refused!(too_much, &[b'a'; LONGEST + 1], Length);
+    refused!(too_many, "a&".repeat(MOST_PARAMETERS).as_bytes(), Parameters);
+
+    #[test]
+    fn a_query_may_be_as_long_as_it_may_be() {
+        let parse = |length: usize| Query::parse(&"a".repeat(length));
+        assert!(parse(LONGEST).is_ok());
+        assert_eq!(parse(LONGEST + 1).unwrap_err().fault(), PathFault::Length);
+        let many = |count: usize| Query::parse(&"a&".repeat(count));
+        assert!(many(MOST_PARAMETERS - 1).is_ok() && many(MOST_PARAMETERS).is_err());
+    }
+
+    fn fits(query: &str, key: &str, value: &str, verdict: Verdict) -> bool {
+        let pattern = TextPattern::parse(value).unwrap();
+        Query::parse(query).unwrap().fits(&QueryKey::new(key), &pattern, verdict)
+    }
+
+    #[test]
+    fn a_deny_holds_in_any_reading() {
+        for query in [
+            "a_b=x",
+            "A_B=x",
+            "a%5fb=x",
+            "a%255Fb=x",
+            "a%u005fb=x",
+            "a%_b=x",
+            "a_b[]=x",
+            "a_b[0][c]=x",
+            "a_b%5b%5d=x",
+            "[a_b]=x",
+            "a.b=x",
+            "a+b=x",
+            "a[b=x",
+            "+a_b=x",
+            "a_b%20=x",
+            "a_b%00=x",
+            "a_b%00c=x",
+            "a%00_b=x",
+            "c;a_b=x",
+            "amp;a_b=x",
+            "a_b=y&a_b=x",
+            "a_b=x;c",
+            "a_b=x%00c",
+            "a_b=%2578",
+            "a_b=+x",
+            "a_b=x%0a",
+            "a%EF%BB%BF_b=x",
+        ] {
+            assert!(fits(query, "a_b", "x", Verdict::Deny), "{query}");
+        }
+        for query in ["a_b=y", "ab=x", "c_a_b=x", "c=a_b%3Dx", "c=1%26a_b=x", "c[a_b]=x", ""] {
+            assert!(!fits(query, "a_b", "x", Verdict::Deny), "{query}");
+        }
+    }
+
+    /// Letters outside ASCII have no case to some servers, and `%u` may spell them.
+    #[test]
+    fn a_deny_holds_for_letters_outside_ascii() {
+        for query in ["%C3%A9=x", "%C3%89=x", "%u00e9=x", "%U00C9=x", "%25u00e9=x"] {
+            assert!(fits(query, "é", "x", Verdict::Deny), "{query}");
+        }
+        for query in ["%u0161=x", "%u0160=x", "%C5%A1=x"] {
+            assert!(fits(query, "š", "x", Verdict::Deny), "{query}");
+            assert!(!fits(query, "a", "x", Verdict::Deny), "{query}");
+        }
+        // Read leniently a `+` is a space as well.
+        assert!(fits("k=a+%u0062", "k", "a b", Verdict::Deny));
+        assert!(fits("k=a%2B%u0062", "k", "a b", Verdict::Deny));
+    }
+
+    #[test]
+    fn an_allow_wants_the_plain_reading_and_no_other() {
+        for query in ["f=x", "a=1&f=x&b[c]=d", "%66=%78", "c=1;d=2&f=x", "f=x&"] {
+            assert!(fits(query, "f", "x", Verdict::Allow), "{query}");
+        }
+        for query in [
+            "",
+            "f=y",
+            "f=x&f=x",
+            "f=x&F=y",
+            "f=x&f[]=y",
+            "f=x&%2566=y",
+            "f=x;f=x",
+            "f=x;c",
+            "c;f=y&f=x",
+            "c;f=x",
+            "f;c=x",
+            "F=x",
+            "f[]=x",
+            "+f=x",
+            "%2566=x",
+            "f=x%00y",
+            "f=%2578",
+            "f%00=x",
+        ] {
+            assert!(!fits(query, "f", "x", Verdict::Allow), "{query}");
+        }
+        assert!(fits("f=x;c", "f", "x*", Verdict::Allow));
+        assert!(!fits("f=x;f=y", "f", "*", Verdict::Allow), "there are two for some servers");
+        assert!(fits("f[]=x", "f[]", "x", Verdict::Allow), "the rule says so itself");
+        assert!(fits("f=100%25", "f", "100%", Verdict::Allow));
+    }
 
     proptest! {
         #[test]
@@ -173,6 +368,17 @@ mod tests {
             if let Ok(query) = Query::parse_bytes(&written) {
                 prop_assert_eq!(query.as_str().as_bytes(), &written);
                 prop_assert!(query.pairs().count() <= written.len());
+            }
+        }
+
+        /// What an allow takes for the parameter, a deny does too: every other
+        /// spelling is at most as allowed and at least as denied.
+        #[test]
+        fn an_allow_is_never_wider_than_a_deny(query in "[aA_.=&;+%20bB\\[\\]5fF]{0,16}") {
+            let Ok(query) = Query::parse(&query) else { return Ok(()) };
+            let (key, any) = (QueryKey::new("a"), TextPattern::parse("*").unwrap());
+            if query.fits(&key, &any, Verdict::Allow) {
+                prop_assert!(query.fits(&key, &any, Verdict::Deny));
             }
         }
 

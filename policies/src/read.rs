@@ -7,11 +7,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::bounds::ProjectBounds;
 use crate::capability::Registries;
-use crate::compile::{Layer, compile, covers};
+use crate::compile::{Layer, compile};
 use crate::document::Document;
 use crate::merge::merge;
 use crate::names::SecretName;
+use crate::pattern::covers;
 use crate::policy::{Policy, Secret};
 use crate::presets;
 use crate::problems::{Problems, Source, did_you_mean};
@@ -28,6 +30,12 @@ pub trait Sources {
     /// The registries that this machine's package managers use.
     fn registries(&self) -> Registries {
         Registries::default()
+    }
+
+    /// What the file `source` may grant at most, where it is a project's. A
+    /// person's own may grant all that the language has words for.
+    fn bounds(&self, _source: &Source) -> Option<ProjectBounds<'_>> {
+        None
     }
 }
 
@@ -64,15 +72,26 @@ pub fn read(source: &Source, sources: &dyn Sources) -> Result<Policy, Problems> 
         registries: &registries,
         layers: Vec::new(),
         open: Vec::new(),
+        named: BTreeMap::new(),
         problems: Problems::default(),
+        beyond: Problems::default(),
+        is_enforced: false,
     };
-    reading.take(source, "");
-    let Reading { layers, mut problems, .. } = reading;
+    reading.take(source, "", sources.bounds(source).as_ref());
+    let Reading { layers, mut problems, beyond, is_enforced, .. } = reading;
     let own = layers.into_iter().rev().collect();
     match merge(own) {
-        Ok(policy) => {
+        Ok(mut policy) => {
             rebound_secrets(source, &policy, &mut problems);
-            problems.or(policy)
+            if problems.is_empty() {
+                policy.beyond = beyond.in_reading_order();
+                return Ok(policy);
+            }
+            if is_enforced {
+                // All at once, so that nobody has to come back for it.
+                problems.append(beyond);
+            }
+            Err(problems.in_reading_order())
         }
         Err(err) => {
             problems
@@ -110,14 +129,23 @@ struct Reading<'r> {
     layers: Vec<Layer>,
     /// The files between the policy and the one that is being read.
     open: Vec<Arc<str>>,
+    /// How often each name was extended.
+    named: BTreeMap<String, u32>,
     problems: Problems,
+    /// What a project's file may not grant; no problem of the language.
+    beyond: Problems,
+    is_enforced: bool,
 }
 
 impl Reading<'_> {
-    fn take(&mut self, source: &Source, prefix: &str) {
+    fn take(&mut self, source: &Source, prefix: &str, bounds: Option<&ProjectBounds<'_>>) {
         let (document, found) = yaml::read_what_can_be::<Document>(source);
         self.problems.append(found);
         let Some(document) = document else { return };
+        if let Some(bounds) = bounds {
+            bounds.check(source, &document, &mut self.beyond);
+            self.is_enforced |= bounds.is_enforced;
+        }
 
         self.open.push(Arc::clone(&source.name));
         // From the last to the first, so that the finished list reads as written.
@@ -134,10 +162,12 @@ impl Reading<'_> {
     }
 
     fn extend(&mut self, from: &Source, written: &str) -> Result<(), String> {
-        let source = if is_file(written) {
-            self.sources.load(written, from)?
+        let (source, bounds) = if is_file(written) {
+            let source = self.sources.load(written, from)?;
+            let bounds = self.sources.bounds(&source);
+            (source, bounds)
         } else {
-            presets::find(written).ok_or_else(|| unknown_preset(written))?
+            (presets::find(written).ok_or_else(|| unknown_preset(written))?, None)
         };
         if self.open.contains(&source.name) {
             let mut circle: Vec<&str> = self.open.iter().map(AsRef::as_ref).collect();
@@ -154,9 +184,21 @@ impl Reading<'_> {
         if self.layers.len() >= MOST {
             return Err(format!("more than {MOST} files are extended in all"));
         }
-        let prefix = format!("{}:", source.name);
-        self.take(&source, &prefix);
+        let prefix = self.prefix(written);
+        self.take(&source, &prefix, bounds.as_ref());
         Ok(())
+    }
+
+    /// How the rules of a file are told from others: by the name it is extended
+    /// under, which is the same wherever the files lie.
+    fn prefix(&mut self, written: &str) -> String {
+        let times = self.named.entry(written.to_owned()).or_default();
+        *times += 1;
+        match times {
+            1 => format!("{written}:"),
+            // Another file, that another folder calls the same.
+            times => format!("{written}#{times}:"),
+        }
     }
 
     fn known_secrets(&self) -> BTreeMap<SecretName, Secret> {

@@ -13,11 +13,12 @@ use std::sync::Arc;
 use crate::authority::Destination;
 use crate::capability::{BodyCheck, PythonFiles};
 use crate::decide::Question;
+use crate::fields::is_same_field;
 use crate::glob::{PathPattern, TextPattern};
 use crate::method::Method;
 use crate::names::{HeaderName, SecretName};
-use crate::path::RequestPath;
 use crate::pattern::HostPattern;
+use crate::query::QueryKey;
 use crate::reach::Reach;
 use crate::target::Scheme;
 use crate::verdict::Verdict;
@@ -93,7 +94,7 @@ pub(crate) struct Shape {
     pub(crate) carries: Carries,
     pub(crate) methods: Methods,
     pub(crate) paths: Paths,
-    pub(crate) query: Vec<(String, TextPattern)>,
+    pub(crate) query: Vec<(QueryKey, TextPattern)>,
     pub(crate) headers: Vec<(HeaderName, TextPattern)>,
     pub(crate) websocket: Websocket,
     pub(crate) body_check: Option<BodyCheck>,
@@ -173,6 +174,39 @@ pub(crate) enum Paths {
     PythonFiles(PythonFiles),
 }
 
+/// A condition of a shape that a request does not meet, in the order in which
+/// they are looked at: the later, the nearer the request came.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Mismatch {
+    Protocol,
+    Port,
+    Websocket,
+    Method,
+    Path,
+    Query,
+    Headers,
+}
+
+impl Mismatch {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Protocol => "protocol",
+            Self::Port => "port",
+            Self::Websocket => "websocket",
+            Self::Method => "method",
+            Self::Path => "path",
+            Self::Query => "query",
+            Self::Headers => "headers",
+        }
+    }
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// Whether the rule is about WebSocket connections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Websocket {
@@ -215,26 +249,36 @@ impl Shape {
             && self.websocket == Websocket::Either
     }
 
-    /// Everything but host and path patterns, which the index has looked up.
-    pub(crate) fn fits(&self, verdict: Verdict, question: &Question<'_>) -> bool {
-        self.fits_port(question.to)
-            && self.carries.fits(question.scheme)
-            && self.fits_websocket(question)
-            && self.methods.has(question.method)
-            && self.fits_files(question)
-            && self.fits_query(verdict, question)
-            && self.fits_headers(verdict, question)
-    }
-
-    /// Whether the path fits, without the index's automaton; for explanations.
-    pub(crate) fn fits_path(&self, path: &RequestPath) -> bool {
-        match &self.paths {
-            Paths::Any => true,
-            Paths::Patterns(patterns) => patterns
-                .iter()
-                .any(|pattern| pattern.glob().compile_matcher().is_match(path.as_str())),
-            Paths::PythonFiles(files) => files.matches(path),
+    /// The first condition that a request does not meet; none means that it
+    /// fits. The host is the index's business, and so is the path: whether it
+    /// fits is handed in.
+    ///
+    /// Deciding and explaining both ask this, so they cannot disagree.
+    pub(crate) fn first_mismatch(
+        &self,
+        verdict: Verdict,
+        question: &Question<'_>,
+        path_fits: bool,
+    ) -> Option<Mismatch> {
+        if !self.carries.fits(question.scheme) {
+            return Some(Mismatch::Protocol);
         }
+        if !self.fits_port(question.to) {
+            return Some(Mismatch::Port);
+        }
+        if !self.fits_websocket(question) {
+            return Some(Mismatch::Websocket);
+        }
+        if !self.methods.has(question.method) {
+            return Some(Mismatch::Method);
+        }
+        if !path_fits {
+            return Some(Mismatch::Path);
+        }
+        if !self.fits_query(verdict, question) {
+            return Some(Mismatch::Query);
+        }
+        (!self.fits_headers(verdict, question)).then_some(Mismatch::Headers)
     }
 
     fn fits_websocket(&self, question: &Question<'_>) -> bool {
@@ -245,33 +289,20 @@ impl Shape {
         }
     }
 
-    fn fits_files(&self, question: &Question<'_>) -> bool {
-        match &self.paths {
-            Paths::PythonFiles(files) => files.matches(question.path),
-            Paths::Any | Paths::Patterns(_) => true,
-        }
-    }
-
     fn fits_query(&self, verdict: Verdict, question: &Question<'_>) -> bool {
-        self.query.iter().all(|(name, pattern)| {
-            let mut counted = Counted::default();
-            if let Some(query) = question.query {
-                for (key, value) in query.pairs() {
-                    if key == name.as_str() {
-                        counted.add(pattern.matches(value.as_bytes()));
-                    }
-                }
-            }
-            counted.suffices(verdict)
+        self.query.iter().all(|(key, pattern)| {
+            question.query.is_some_and(|query| query.fits(key, pattern, verdict))
         })
     }
 
     fn fits_headers(&self, verdict: Verdict, question: &Question<'_>) -> bool {
         self.headers.iter().all(|(name, pattern)| {
             let mut counted = Counted::default();
-            question
-                .headers
-                .values(name.as_str(), &mut |value| counted.add(pattern.matches(value)));
+            question.headers.each(&mut |written, value| {
+                if is_same_field(written, name.as_str().as_bytes()) {
+                    counted.add(written, value, name, pattern, verdict);
+                }
+            });
             counted.suffices(verdict)
         })
     }
@@ -285,7 +316,23 @@ struct Counted {
 }
 
 impl Counted {
-    fn add(&mut self, fits: bool) {
+    /// Counts a field that a server could take for the header `name`. A deny holds
+    /// for any spelling of it and any member of a list.
+    fn add(
+        &mut self,
+        written: &[u8],
+        value: &[u8],
+        name: &HeaderName,
+        pattern: &TextPattern,
+        verdict: Verdict,
+    ) {
+        let member = |value: &[u8]| pattern.matches(value.trim_ascii());
+        let fits = match verdict {
+            Verdict::Deny => pattern.matches(value) || value.split(|b| *b == b',').any(member),
+            Verdict::Allow | Verdict::Ask => {
+                pattern.matches(value) && written.eq_ignore_ascii_case(name.as_str().as_bytes())
+            }
+        };
         self.there += 1;
         self.fitting += usize::from(fits);
     }

@@ -73,3 +73,54 @@ fn listed<T: std::fmt::Display>(items: &[T]) -> String {
 }
 
 const SHOWN: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use crate::{NoFiles, Source, read};
+
+    fn shown(rule: &str) -> String {
+        let text = format!(
+            "version: 1\nnet: {{allow: [{rule}]}}\nsecrets: {{KEY: {{from: {{env: K}}, hosts: [h.example], header: x}}}}\n"
+        );
+        let policy = read(&Source::new("p", text), &NoFiles).unwrap_or_else(|err| panic!("{err}"));
+        policy.rules().next().unwrap().summary().to_owned()
+    }
+
+    #[test]
+    fn a_rule_is_said_in_one_line() {
+        for (rule, line) in [
+            ("h.example", "h.example"),
+            (
+                "{host: h.example, methods: [PUT, POST], protocol: http, port: [80, 81], paths: [/a]}",
+                "PUT|POST http://h.example:80|81 /a",
+            ),
+            ("{host: h.example, protocol: tcp, port: 5432}", "tcp://h.example:5432"),
+            ("{host: h.example, websocket: true, secret: KEY}", "h.example websocket with KEY"),
+            ("{host: h.example, query: {k: v}, headers: {x-a: b}}", "h.example ?k=v x-a: b"),
+            ("{git: g.example/a/b}", "fetch from g.example/a/b"),
+            ("{git: g.example/a/b, access: fetch}", "fetch from g.example/a/b"),
+            (
+                "{git: g.example/a/b, access: push, refs: [refs/heads/x]}",
+                "push to g.example/a/b refs refs/heads/x",
+            ),
+            (
+                "{npm: [left-pad, '@acme/ui'], registry: 'https://r.example/'}",
+                "npm left-pad, @acme/ui",
+            ),
+        ] {
+            assert_eq!(shown(rule), line);
+        }
+    }
+
+    #[test]
+    fn five_packages_are_named_and_the_others_counted() {
+        let of = |count: usize| {
+            let names: Vec<_> = (0..count).map(|n| format!("p{n}")).collect();
+            shown(&format!("{{pip: [{}], registry: 'https://r.example/'}}", names.join(", ")))
+        };
+        assert_eq!(of(4), "pip p0, p1, p2, p3");
+        assert_eq!(of(5), "pip p0, p1, p2, p3, p4");
+        assert_eq!(of(6), "pip p0, p1, p2, p3, p4 and 1 more");
+        assert_eq!(of(8), "pip p0, p1, p2, p3, p4 and 3 more");
+    }
+}

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
-use crate::decide::{Headers, Question};
+use crate::decide::Question;
 use crate::document::{Expectation, TestSection};
+use crate::fields::{Headers, check_fields};
 use crate::method::Method;
 use crate::names::HeaderName;
+use crate::overridden::{Overridden, Sent};
 use crate::policy::{Policy, PolicyTest};
 use crate::target::Scheme;
 use crate::target::Target;
@@ -18,6 +20,7 @@ pub struct Asked {
     pub target: Target,
     pub websocket: bool,
     headers: Vec<(HeaderName, String)>,
+    overridden: Overridden,
 }
 
 impl Asked {
@@ -37,14 +40,27 @@ impl Asked {
             _ => (url.to_owned(), false),
         };
         let target = Target::parse_url(&url).map_err(|err| err.to_string())?;
-        Ok(Self { method, target, websocket, headers: Vec::new() })
+        let (headers, overridden) = (Vec::new(), Overridden::default());
+        Self { method, target, websocket, headers, overridden }.with_headers([])
     }
 
-    /// The same request with these headers besides.
-    #[must_use]
-    pub fn with_headers(mut self, headers: impl IntoIterator<Item = (HeaderName, String)>) -> Self {
+    /// The same request with these headers besides; an error if the gateway would
+    /// refuse them before it asks the policy.
+    pub fn with_headers(
+        mut self,
+        headers: impl IntoIterator<Item = (HeaderName, String)>,
+    ) -> Result<Self, String> {
         self.headers.extend(headers);
-        self
+        check_fields(&self).map_err(|err| err.to_string())?;
+        let sent = Sent {
+            scheme: self.target.scheme,
+            to: &self.target.destination,
+            method: self.method,
+            query: self.target.query.as_ref(),
+            headers: &self,
+        };
+        self.overridden = Overridden::read(&sent).map_err(|err| err.to_string())?;
+        Ok(self)
     }
 
     pub(crate) fn parse(written: &TestSection) -> Result<Self, String> {
@@ -57,8 +73,7 @@ impl Asked {
         };
         let mut asked = Self::new(method, url)?;
         asked.websocket |= written.websocket;
-        asked.headers = written.headers.clone().into_iter().collect();
-        Ok(asked)
+        asked.with_headers(written.headers.clone())
     }
 
     pub fn question(&self) -> Question<'_> {
@@ -66,7 +81,8 @@ impl Asked {
             scheme: self.target.scheme,
             to: &self.target.destination,
             method: self.method,
-            overridden: None,
+            overridden: self.overridden.method,
+            further: &self.overridden.paths,
             path: &self.target.path,
             query: self.target.query.as_ref(),
             headers: self,
@@ -97,11 +113,9 @@ impl Asked {
 }
 
 impl Headers for Asked {
-    fn values(&self, name: &str, each: &mut dyn FnMut(&[u8])) {
-        for (known, value) in &self.headers {
-            if known.as_str() == name {
-                each(value.as_bytes());
-            }
+    fn each<'h>(&'h self, each: &mut dyn FnMut(&'h [u8], &'h [u8])) {
+        for (name, value) in &self.headers {
+            each(name.as_str().as_bytes(), value.as_bytes());
         }
     }
 }

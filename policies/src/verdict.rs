@@ -53,6 +53,34 @@ impl Reason {
     }
 }
 
+/// What a rule may ask for and no gateway can do yet. An allow is carried out whole
+/// or not at all.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NotDoneYet {
+    /// Bodies are not looked into.
+    Body,
+    /// Secrets are not put into requests.
+    Secret,
+}
+
+impl NotDoneYet {
+    /// As refusals name it.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Body => "body_not_checkable",
+            Self::Secret => "secret_unavailable",
+        }
+    }
+
+    /// In a sentence.
+    pub fn why(self) -> &'static str {
+        match self {
+            Self::Body => "bodies are not looked into yet, so the gateway refuses it",
+            Self::Secret => "secrets are not put into requests yet, so the gateway refuses it",
+        }
+    }
+}
+
 /// One answer. It borrows the rule that made it, so "why?" has an answer.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
@@ -61,18 +89,30 @@ pub struct Decision<'p> {
     pub rule: Option<&'p Rule>,
     pub reason: Reason,
     pub(crate) shape: Option<&'p Shape>,
+    /// Some reading of the request waits for a person, whatever this one does.
+    held: bool,
 }
 
 impl<'p> Decision<'p> {
-    pub(crate) const NO_RULE: Self =
-        Self { verdict: Verdict::Deny, rule: None, reason: Reason::NoRule, shape: None };
+    pub(crate) const NO_RULE: Self = Self {
+        verdict: Verdict::Deny,
+        rule: None,
+        reason: Reason::NoRule,
+        shape: None,
+        held: false,
+    };
 
-    pub(crate) const NETWORK_OFF: Self =
-        Self { verdict: Verdict::Deny, rule: None, reason: Reason::NetworkOff, shape: None };
+    pub(crate) const NETWORK_OFF: Self = Self { reason: Reason::NetworkOff, ..Self::NO_RULE };
 
     pub(crate) fn by(rule: &'p Rule, shape: &'p Shape) -> Self {
         let (verdict, reason) = (rule.verdict(), Reason::Rule);
-        Self { verdict, rule: Some(rule), reason, shape: Some(shape) }
+        Self {
+            verdict,
+            rule: Some(rule),
+            reason,
+            shape: Some(shape),
+            held: verdict == Verdict::Ask,
+        }
     }
 
     /// Stable and documented: agents and reports branch on it.
@@ -90,10 +130,50 @@ impl<'p> Decision<'p> {
         self.shape.and_then(|shape| shape.body_check.as_ref())
     }
 
+    /// Why a gateway refuses it although it is allowed; nothing if it does not.
+    pub fn not_done_yet(&self) -> Option<NotDoneYet> {
+        let rule = self.rule.filter(|_| self.verdict == Verdict::Allow)?;
+        if rule.secret().is_some() {
+            return Some(NotDoneYet::Secret);
+        }
+        self.body_check().map(|_| NotDoneYet::Body)
+    }
+
     /// Whether observing lets the request pass: it was denied only because
     /// nobody had said anything about it.
     pub fn yields_to_observing(&self) -> bool {
-        self.reason == Reason::NoRule
+        self.reason == Reason::NoRule && !self.held
+    }
+
+    /// The stricter of the answers to two readings of one request. A rule that
+    /// denies is stricter than no rule, which observing lets pass.
+    pub(crate) fn or_stricter(self, other: Self) -> Self {
+        let rank = |decision: &Self| (decision.verdict, decision.reason == Reason::NoRule);
+        let stricter = if rank(&other) < rank(&self) { other } else { self };
+        Self { held: self.held || other.held, ..stricter }
+    }
+
+    /// The answer to a request that a server may take for either of two: the
+    /// stricter one, and no if both allow it on different terms.
+    pub(crate) fn for_either(self, other: Self) -> Self {
+        let strictest = self.or_stricter(other);
+        if strictest.verdict == Verdict::Allow && !self.demands_the_same_as(&other) {
+            return Self::NO_RULE;
+        }
+        strictest
+    }
+
+    /// Whether a request that both allow may go out as either of them says: with
+    /// the same secret, to the same addresses, after the same look at its body.
+    pub(crate) fn demands_the_same_as(&self, other: &Self) -> bool {
+        let body_check = match (self.body_check(), other.body_check()) {
+            (None, None) => true,
+            (Some(one), Some(other)) => std::ptr::eq(one, other),
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        let secret = |decision: &Self| decision.rule.and_then(Rule::secret);
+        let reach = |decision: &Self| decision.rule.map(Rule::reach);
+        body_check && secret(self) == secret(other) && reach(self) == reach(other)
     }
 }
 
@@ -106,5 +186,24 @@ impl fmt::Display for Decision<'_> {
             (Reason::NoRule | Reason::Rule, _) => "no rule matches",
         };
         write!(f, "{}: {because}", self.verdict)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Agents and reports branch on these words.
+    #[test]
+    fn every_reason_has_its_documented_code() {
+        for verdict in [Verdict::Allow, Verdict::Ask, Verdict::Deny] {
+            assert_eq!(Reason::NetworkOff.code(verdict), "network_off");
+            assert_eq!(Reason::NoRule.code(verdict), "no_rule");
+        }
+        assert_eq!(Reason::Rule.code(Verdict::Allow), "allowed");
+        assert_eq!(Reason::Rule.code(Verdict::Ask), "not_approved");
+        assert_eq!(Reason::Rule.code(Verdict::Deny), "denied");
+        assert_eq!(Decision::NO_RULE.code(), "no_rule");
+        assert_eq!(Decision::NETWORK_OFF.code(), "network_off");
     }
 }

@@ -96,4 +96,22 @@ mod tests {
         assert_eq!(Written::of(&"a".repeat(121)).to_string(), format!("{}…", "a".repeat(120)));
         assert_eq!(Written::of(&"é".repeat(9_999)).to_string(), format!("{}…", "é".repeat(120)));
     }
+
+    #[test]
+    fn what_is_not_text_is_cut_as_well() {
+        assert_eq!(Written::of_bytes(&[0xff; 120]).to_string(), r"\xff".repeat(120));
+        let cut = Written::of_bytes(&[0xff; 130]).to_string();
+        assert_eq!(cut, format!("{}…", r"\xff".repeat(120)));
+    }
+
+    /// Characters of four bytes: as many as are shown fill the bytes that are looked at.
+    #[test]
+    fn the_longest_characters_are_cut_at_the_same_number() {
+        let letter = "\u{10400}";
+        assert_eq!(Written::of(&letter.repeat(120)).to_string(), letter.repeat(120));
+        assert_eq!(
+            Written::of(&letter.repeat(121)).to_string(),
+            format!("{}…", letter.repeat(120))
+        );
+    }
 }

@@ -14,6 +14,7 @@ use crate::host::HostName;
 use crate::method::Method;
 use crate::names::NameError;
 use crate::pattern::HostPattern;
+use crate::query::QueryKey;
 use crate::rule::{Carries, Methods, Paths, Ports, Shape};
 use crate::verdict::Verdict;
 
@@ -90,7 +91,7 @@ pub(crate) fn expand(
     }
     let service = |name: &str| {
         let advertise = Shape {
-            query: vec![("service".to_owned(), exactly(name))],
+            query: vec![(QueryKey::new("service"), exactly(name))],
             ..shape(Methods::of([Method::Get]), repository.at("/info/refs"))
         };
         let carry_out = shape(Methods::of([Method::Post]), repository.at(&format!("/{name}")));

@@ -32,3 +32,6 @@ pub enum BodyCheck {
     /// A push that updates only refs that one of the patterns names.
     GitRefs(Vec<RefPattern>),
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,10 +6,10 @@
 
 use std::fmt;
 
+use crate::fold::lower;
 use crate::from_text::from_text;
 use crate::method::Method;
 use crate::names::NameError;
-use crate::path::RequestPath;
 use crate::rule::{Carries, Methods, Paths, Ports, Shape};
 
 use super::registry::RegistryUrl;
@@ -66,6 +66,8 @@ fn normal(name: &str) -> String {
 pub(crate) struct PythonFiles {
     packages: Vec<PythonPackage>,
     below: String,
+    /// The same without letter case.
+    below_folded: String,
 }
 
 impl PythonFiles {
@@ -73,9 +75,18 @@ impl PythonFiles {
         &self.packages
     }
 
-    pub(crate) fn matches(&self, path: &RequestPath) -> bool {
-        let path = path.as_str();
-        let Some(rest) = path.strip_prefix(self.below.as_str()) else { return false };
+    /// Whether a path, in one of its readings, is that of such a file.
+    pub(crate) fn matches(&self, reading: &str) -> bool {
+        self.has(reading.strip_prefix(self.below.as_str()))
+    }
+
+    /// The same for a reading without letter case: see [`crate::fold`].
+    pub(crate) fn matches_folded(&self, reading: &str) -> bool {
+        self.has(reading.strip_prefix(self.below_folded.as_str()))
+    }
+
+    fn has(&self, rest: Option<&str>) -> bool {
+        let Some(rest) = rest else { return false };
         let file = rest.rsplit('/').next().unwrap_or_default();
         package_of(file).is_some_and(|package| self.packages.contains(&package))
     }
@@ -118,7 +129,8 @@ pub(crate) fn expand(
     }
     let mut shapes = vec![read(registry, Paths::Patterns(index))];
     let of = |below: &str| {
-        Paths::PythonFiles(PythonFiles { packages: packages.to_vec(), below: below.to_owned() })
+        let (below, below_folded) = (below.to_owned(), lower(below));
+        Paths::PythonFiles(PythonFiles { packages: packages.to_vec(), below, below_folded })
     };
     // An index keeps its files beside it, not below it: anywhere on its host.
     shapes.push(read(registry, of("/")));

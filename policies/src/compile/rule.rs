@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::authority::Host;
 use crate::capability::{Registries, RegistryUrl, expand_git, expand_npm, expand_pip};
 use crate::document::{OneOrMany, Protocol, RuleFields, Unless, WrittenRule};
+use crate::fields::is_judgeable;
 use crate::names::SecretName;
-use crate::pattern::HostPattern;
+use crate::pattern::{HostPattern, covers};
 use crate::policy::{Note, Secret};
 use crate::problems::{At, Source};
+use crate::query::QueryKey;
 use crate::reach::Reach;
 use crate::rule::{Carries, Methods, Paths, Ports, Rule, Shape, Websocket, WrittenAt};
 use crate::summary::summary;
@@ -72,6 +73,11 @@ impl Context<'_> {
         };
         let mut faults = Vec::new();
         misplaced(list, fields, &mut faults);
+        for name in fields.headers.keys().filter(|name| !is_judgeable(name.as_str())) {
+            faults.push(format!(
+                "no rule can be about the header `{name}`: it is about one connection or the gateway's own, and is not sent on as the client wrote it"
+            ));
+        }
         let reach = Reach::with_ranges(fields.addresses.clone());
         let (shapes, unresolved) = self.shapes(list, fields, &mut faults);
         addresses_can_be_dialled(list, &shapes, &reach, &mut faults);
@@ -200,20 +206,6 @@ impl Context<'_> {
     }
 }
 
-/// Whether every host of `inner` is one of `outer`.
-pub(crate) fn covers(outer: &HostPattern, inner: &HostPattern) -> bool {
-    match inner {
-        HostPattern::Address(address) => outer.matches(&Host::Address(*address)),
-        HostPattern::Exact(name) => outer.matches(&Host::Name(name.clone())),
-        HostPattern::Wildcard(suffix) => match outer {
-            HostPattern::Wildcard(wider) => {
-                wider == suffix || outer.matches(&Host::Name(suffix.clone()))
-            }
-            HostPattern::Address(_) | HostPattern::Exact(_) => false,
-        },
-    }
-}
-
 /// A rule about a host. A deny is as wide as it can be read, anything else as
 /// narrow.
 fn host_shape(list: List, host: &HostPattern, fields: &RuleFields) -> Shape {
@@ -247,7 +239,11 @@ fn host_shape(list: List, host: &HostPattern, fields: &RuleFields) -> Shape {
         carries,
         methods,
         paths: fields.paths.clone().map_or(Paths::Any, Paths::Patterns),
-        query: fields.query.clone().into_iter().collect(),
+        query: fields
+            .query
+            .iter()
+            .map(|(name, value)| (QueryKey::new(name), value.clone()))
+            .collect(),
         headers: fields.headers.clone().into_iter().collect(),
         websocket,
         ..Shape::to(host.clone())

@@ -1,5 +1,7 @@
 //! Text in, text out: a policy's lists, some requests, the answers.
 
+mod headers;
+
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
@@ -288,6 +290,105 @@ secrets: {KEY: {from: {env: KEY}, hosts: [api.llm.example], header: x-api-key}}
         POST https://api.llm.example/v1/files -> deny: net.deny[0]
         GET https://api.llm.example/ -> deny: net.deny[0]
     "#]],
+    );
+}
+
+#[test]
+fn a_destination_is_spared_a_deny_only_for_a_bound_secret_that_goes_there() {
+    let admit = |rules: &str, to: &str| {
+        let text = format!(
+            "version: 1\nnet: {{enabled: true, {rules}}}\nsecrets: {{KEY: {{from: {{env: KEY}}, hosts: [h.example], header: x-api-key}}}}\n"
+        );
+        match whole(&text).admit(&Destination::parse(to).unwrap()) {
+            Admission::Deny(decision) => decision.to_string(),
+            Admission::Inspect => "inspect".to_owned(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let with = "allow: [{host: h.example, secret: KEY}]";
+    let without = "allow: [h.example]";
+    let sparing = "deny: [{host: h.example, unless: secret}]";
+    let plain = "deny: [h.example]";
+    assert_eq!(admit(&format!("{with}, {sparing}"), "h.example:443"), "inspect");
+    assert_eq!(admit(&format!("{without}, {sparing}"), "h.example:443"), "deny: net.deny[0]");
+    assert_eq!(admit(&format!("{with}, {plain}"), "h.example:443"), "deny: net.deny[0]");
+    assert_eq!(admit(&format!("{with}, {sparing}"), "h.example:8443"), "deny: net.deny[0]");
+    // A deny with a condition is for requests, not for the destination.
+    let some = "deny: [{host: h.example, methods: [POST], unless: secret}]";
+    assert_eq!(admit(&format!("{without}, {some}"), "h.example:443"), "inspect");
+}
+
+#[test]
+fn a_sparing_deny_changes_nothing_where_it_does_not_match() {
+    let text = "version: 1
+net:
+  enabled: true
+  allow: [h.example, {host: h.example, secret: KEY}]
+  deny: [{host: h.example, paths: [/admin], unless: secret}, {host: h.example, paths: [/gone]}]
+secrets: {KEY: {from: {env: KEY}, hosts: [h.example], header: x-api-key}}
+";
+    check_whole(
+        text,
+        &["GET https://h.example/", "GET https://h.example/admin", "GET https://h.example/gone"],
+        expect![[r#"
+            GET https://h.example/ -> allow: net.allow[0]
+            GET https://h.example/admin -> allow: net.allow[1]
+            GET https://h.example/gone -> deny: net.deny[1]
+        "#]],
+    );
+}
+
+#[test]
+fn a_host_may_resolve_to_what_any_of_its_rules_names() {
+    let policy = policy(
+        "allow: [{host: h.wide.example, addresses: [10.0.0.0/8]}, {host: other.example, addresses: [172.16.0.0/12]}]
+         ask: [{host: '*.wide.example', port: 8443, addresses: [192.168.0.0/16]}]",
+    );
+    let reach = |to: &str| {
+        let reach = policy.reach_of(&Destination::parse(to).unwrap());
+        reach.ranges().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(reach("h.wide.example:443"), ["10.0.0.0/8"]);
+    assert_eq!(reach("other.example:443"), ["172.16.0.0/12"]);
+    assert_eq!(reach("h.wide.example:8443"), ["192.168.0.0/16"]);
+    assert!(reach("h.wide.example:80").is_empty());
+}
+
+#[test]
+fn of_two_rules_that_allow_either_method_the_one_for_the_method_sent_is_named() {
+    let policy =
+        policy("allow: [{host: h.example, methods: [POST]}, {host: h.example, methods: [PUT]}]");
+    let asked = Asked::new("POST", "https://h.example/").unwrap();
+    let question = Question { overridden: Some(Method::Put), ..asked.question() };
+    assert_eq!(policy.decide(&question).to_string(), "allow: net.allow[0]");
+}
+
+#[test]
+fn a_path_that_a_header_names_is_judged_with_its_own_query() {
+    let policy = policy(
+        "allow: [h.example]
+         deny: [{host: h.example, query: {mode: raw}}]",
+    );
+    let with = |url: &str| {
+        let asked = Asked::new("GET", "https://h.example/a?mode=plain").unwrap();
+        let name = crate::HeaderName::parse("x-original-url").unwrap();
+        let asked = asked.with_headers([(name, url.to_owned())]).unwrap();
+        policy.decide(&asked.question()).to_string()
+    };
+    assert_eq!(with("/b?mode=plain"), "allow: net.allow[0]");
+    assert_eq!(with("/b?mode=raw"), "deny: net.deny[0]");
+}
+
+#[test]
+fn a_method_listed_twice_is_listed() {
+    check(
+        "allow: [{host: h.example, methods: [POST, PUT, POST]}]",
+        &["POST https://h.example/", "PUT https://h.example/", "GET https://h.example/"],
+        expect![[r#"
+            POST https://h.example/ -> allow: net.allow[0]
+            PUT https://h.example/ -> allow: net.allow[0]
+            GET https://h.example/ -> deny: no rule matches
+        "#]],
     );
 }
 

@@ -130,6 +130,9 @@ pub struct FsSection {
     pub protect: Vec<RelativePath>,
     /// Files that the sandbox cannot read, such as `**/.env*`.
     pub deny: Vec<FileGlob>,
+    /// Files that the sandbox may read although they usually hold credentials and are hidden,
+    /// such as `.env.test`.
+    pub show: Vec<FileGlob>,
     /// Further directories of the host.
     pub mounts: Vec<Spanned<MountSection>>,
     /// Files collected when the run ends, such as `dist/**`.
@@ -243,8 +246,10 @@ pub struct NetLimitsSection {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SecretSection {
-    /// Where the value is; it never stands in a policy.
-    pub from: SecretFrom,
+    /// Where the value is; it never stands in a policy. In a project's policy this is left out: it
+    /// stands in the configuration of whoever runs it.
+    #[serde(default)]
+    pub from: Option<Spanned<SecretFrom>>,
     /// The only hosts it is sent to.
     pub hosts: Vec<HostPattern>,
     /// The request header that carries it, such as `x-api-key`.
@@ -310,13 +315,13 @@ pub struct ApprovalsSection {
 #[serde(deny_unknown_fields, default)]
 pub struct OverridesSection {
     /// Hosts that `--allow` may add.
-    pub allow: Option<Vec<HostPattern>>,
+    pub allow: Option<Spanned<Vec<HostPattern>>>,
     /// The most that `--memory` and its kin may ask for.
-    pub max: ProcSection,
+    pub max: Option<Spanned<ProcSection>>,
     /// Whether `--observe` is permitted.
-    pub observe: Option<bool>,
+    pub observe: Option<Spanned<bool>>,
     /// Whether `--no-sandbox` is permitted. It runs the command without any protection.
-    pub no_sandbox: Option<bool>,
+    pub no_sandbox: Option<Spanned<bool>>,
 }
 
 /// A request and the answer it must get.

@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 
-use crate::{Asked, NoFiles, Source, read};
+use crate::{Asked, Method, NoFiles, Policy, Source, read};
 
 const POLICY: &str = "version: 1
 net:
@@ -78,6 +78,194 @@ fn a_deny_says_that_no_allow_helps() {
 }
 
 #[test]
+fn an_allow_that_loses_is_said_to_match_and_the_deny_that_won_is_named() {
+    check_with(
+        "version: 1
+net:
+  enabled: true
+  allow: [h.example, {host: h.example, methods: [POST]}]
+  ask: [{host: ask.example}]
+  deny: [{host: h.example, paths: ['/admin/**']}]
+",
+        "GET",
+        "https://h.example/admin/x",
+        expect![[r#"
+            deny: net.deny[0]
+            because `net.deny[0]` (p line 6) matches: h.example /admin/**
+            overruled net.allow[0]
+            near miss net.allow[1] but for the method
+            would allow {host: h.example, methods: [GET], paths: [/admin/x]}
+            but a deny beats every allow: `net.deny[0]` (p line 6) would have to go
+        "#]],
+    );
+}
+
+#[test]
+fn a_rule_of_several_shapes_is_measured_by_the_nearest() {
+    // The first shape of a `git` rule is a GET, the second the POST asked for.
+    check(
+        "POST",
+        "https://git.example/acme/other/git-upload-pack",
+        expect![[r#"
+            deny: no rule matches
+            because no rule matches, and what no rule allows is denied
+            near miss net.allow[2] but for the path
+            would allow {host: git.example, methods: [POST], paths: [/acme/other/git-upload-pack]}
+        "#]],
+    );
+    check(
+        "GET",
+        "https://git.example/acme/widgets/info/refs?service=git-receive-pack",
+        expect![[r#"
+            deny: no rule matches
+            because no rule matches, and what no rule allows is denied
+            near miss net.allow[2] but for the query
+            would allow {host: git.example, methods: [GET], paths: [/acme/widgets/info/refs]}
+        "#]],
+    );
+}
+
+#[test]
+fn the_reading_that_decided_is_named() {
+    let policy = "version: 1
+net:
+  enabled: true
+  allow: [{host: h.example, paths: [/v1/*]}]
+  deny: [{host: h.example, paths: ['/admin/**']}]
+";
+    check_with(
+        policy,
+        "GET",
+        "https://h.example/admin%2Fx",
+        expect![[r#"
+            deny: net.deny[0]
+            because `net.deny[0]` (p line 5) matches what some servers take the path for, `/admin/x`: h.example /admin/**
+            read as /admin%2Fx deny: no rule matches
+            read as /admin/x deny: net.deny[0]
+            near miss net.allow[0] but for the path
+            would allow {host: h.example, methods: [GET], paths: ["/admin%2Fx"]}
+            but a deny beats every allow: `net.deny[0]` (p line 5) would have to go
+        "#]],
+    );
+    check_with(
+        policy,
+        "GET",
+        "https://h.example/v1/a%2Fb",
+        expect![[r#"
+            deny: no rule matches
+            because some servers take the path for `/v1/a/b`, which no rule allows
+            read as /v1/a%2Fb allow: net.allow[0]
+            read as /v1/a/b deny: no rule matches
+            near miss net.allow[0] but for the path /v1/a/b
+            would allow {host: h.example, methods: [GET], paths: ["/v1/a%2Fb"]}
+        "#]],
+    );
+    check_with(
+        policy,
+        "GET",
+        "https://h.example/v1/a;b",
+        expect![[r#"
+            allow: net.allow[0]
+            because `net.allow[0]` (p line 4) matches: h.example /v1/*
+            read as /v1/a;b allow: net.allow[0]
+            read as /v1/a allow: net.allow[0]
+        "#]],
+    );
+}
+
+/// A rule that is called near must be one that does not decide, and a rule that
+/// is called overruled one that would: that is what deciding without the rule
+/// that won says.
+#[test]
+fn what_is_said_to_match_does_decide_once_the_winner_is_gone() {
+    let rules =
+        "  allow: [{host: h.example, paths: ['/a/**', /b]}, {host: h.example, query: {k: v}}]";
+    let with = format!("version: 1\nnet:\n  enabled: true\n{rules}\n  deny: [h.example]\n");
+    let without = format!("version: 1\nnet:\n  enabled: true\n{rules}\n");
+    let read = |text: String| read(&Source::new("p", text), &NoFiles).unwrap();
+    let (with, without) = (read(with), read(without));
+    for url in ["/a/x", "/a", "/b", "/b?k=v", "/c?k=v&k=w", "/c?k=v", "/A/x"] {
+        let asked = Asked::new("GET", &format!("https://h.example{url}")).unwrap();
+        let explained = with.explain(&asked);
+        let first = explained.overruled.first().map(|rule| rule.id());
+        assert_eq!(first, without.decide(&asked.question()).rule_id(), "{url}");
+    }
+}
+
+#[test]
+fn the_reading_that_was_denied_is_named_although_the_path_as_sent_is_allowed() {
+    check_with(
+        "version: 1
+net:
+  enabled: true
+  allow: [{host: h.example, paths: [/v1/*, '/v1/a/*']}]
+  deny: [{host: h.example, paths: [/v1/a/b]}]
+",
+        "GET",
+        "https://h.example/v1/a%2Fb",
+        expect![[r#"
+            deny: net.deny[0]
+            because `net.deny[0]` (p line 5) matches what some servers take the path for, `/v1/a/b`: h.example /v1/a/b
+            read as /v1/a%2Fb allow: net.allow[0]
+            read as /v1/a/b deny: net.deny[0]
+            overruled net.allow[0]
+            would allow {host: h.example, methods: [GET], paths: ["/v1/a%2Fb"]}
+            but a deny beats every allow: `net.deny[0]` (p line 5) would have to go
+        "#]],
+    );
+}
+
+#[test]
+fn readings_that_are_allowed_on_different_terms_are_said_to_be() {
+    check_with(
+        "version: 1
+net:
+  enabled: true
+  allow: [{host: h.example, paths: [/v1/*], secret: KEY}, {host: h.example, paths: [/v1/*/x]}]
+secrets: {KEY: {from: {env: KEY}, hosts: [h.example], header: x-key}}
+",
+        "GET",
+        "https://h.example/v1/a%2Fx",
+        expect![[r#"
+            deny: no rule matches
+            because each reading of the path is allowed, but by rules that differ in their secret, addresses or refs
+            read as /v1/a%2Fx allow: net.allow[0]
+            read as /v1/a/x allow: net.allow[1]
+            near miss net.allow[0] but for the path /v1/a/x
+            near miss net.allow[1] but for the path
+            would allow {host: h.example, methods: [GET], paths: ["/v1/a%2Fx"]}
+        "#]],
+    );
+}
+
+#[test]
+fn a_network_that_is_off_is_told_how_to_be_on() {
+    check_with(
+        "version: 1\nnet: {allow: [h.example]}\n",
+        "GET",
+        "https://h.example/a%2Fb",
+        expect![[r#"
+            deny: the network is off
+            because the network is off, so nothing goes out
+            overruled net.allow[0]
+            would allow {host: h.example, methods: [GET], paths: ["/a%2Fb"]}
+            but the network is off: set `net.enabled: true`
+        "#]],
+    );
+}
+
+#[test]
+fn a_hint_names_the_method_that_a_header_asks_for_as_well() {
+    let asked = Asked::new("POST", "https://h.example/v1").unwrap();
+    for (overridden, methods) in
+        [(None, "POST"), (Some(Method::Post), "POST"), (Some(Method::Delete), "POST, DELETE")]
+    {
+        let expected = format!("{{host: h.example, methods: [{methods}], paths: [/v1]}}");
+        assert_eq!(Policy::hint(&asked, overridden), expected);
+    }
+}
+
+#[test]
 fn an_ask_says_who_decides() {
     check(
         "GET",
@@ -114,6 +302,7 @@ fn the_suggested_rule_really_allows_the_request() {
         ("PUT", "https://203.0.114.9/x"),
         ("GET", "https://h.example/a,b:c"),
         ("GET", "https://h.example/%7Bx%7D"),
+        ("GET", "https://h.example/a;b/c+d%2Fe%20"),
     ] {
         let asked = Asked::new(method, url).unwrap();
         let policy = read(&Source::new("p", POLICY), &NoFiles).unwrap();
@@ -126,12 +315,24 @@ fn the_suggested_rule_really_allows_the_request() {
 
 #[track_caller]
 fn check(method: &str, url: &str, expected: Expect) {
-    let policy = read(&Source::new("p", POLICY), &NoFiles).unwrap();
+    check_with(POLICY, method, url, expected);
+}
+
+#[track_caller]
+fn check_with(policy: &str, method: &str, url: &str, expected: Expect) {
+    let policy = read(&Source::new("p", policy), &NoFiles).unwrap();
     let asked = Asked::new(method, url).unwrap();
     let explained = policy.explain(&asked);
     let mut text = format!("{}\nbecause {}\n", explained.decision, explained.because);
+    for reading in &explained.readings {
+        text.push_str(&format!("read as {} {}\n", reading.path, reading.decision));
+    }
+    for rule in &explained.overruled {
+        text.push_str(&format!("overruled {rule}\n"));
+    }
     for near in &explained.near_misses {
-        text.push_str(&format!("near miss {} but for the {}\n", near.rule, near.lacks));
+        let reading = near.reading.as_deref().map(|path| format!(" {path}")).unwrap_or_default();
+        text.push_str(&format!("near miss {} but for the {}{reading}\n", near.rule, near.lacks));
     }
     if let Some(rule) = &explained.would_allow {
         text.push_str(&format!("would allow {rule}\n"));

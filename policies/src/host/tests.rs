@@ -187,3 +187,38 @@ proptest! {
         prop_assert_eq!(HostName::parse(&written).unwrap_err().fault(), Address);
     }
 }
+
+/// Mapping costs time, so its input is bounded; the bound is the longest text
+/// that can still map to a name.
+#[test]
+fn a_text_that_is_too_long_is_refused_before_it_is_mapped() {
+    let wide = |letters: usize| "\u{1d41a}".repeat(letters);
+    let name = [wide(63), wide(63), wide(63), wide(61)].join("\u{ff0e}");
+    let longest = format!("{name}\u{200b}");
+    assert_eq!(longest.len(), 4 * LONGEST);
+    assert_eq!(HostName::parse(&longest).unwrap().as_str().len(), LONGEST);
+    let longer = format!("{name}\u{ad}\u{ad}");
+    assert_eq!(longer.len(), 4 * LONGEST + 1);
+    assert_eq!(HostName::parse(&longer).unwrap_err().fault(), HostFault::Length);
+}
+
+#[test]
+fn a_number_of_any_size_is_no_name() {
+    for number in ["0x100000000", "0x100000000.", "0x1.0x100000000", "4294967296", "a.0xfffffffff"]
+    {
+        assert_eq!(HostName::parse(number).unwrap_err().fault(), HostFault::Number, "{number}");
+    }
+    for name in ["0xg", "0x1g", "1.0xg"] {
+        assert_eq!(HostName::parse(name).unwrap().as_str(), name);
+    }
+}
+
+#[test]
+fn a_name_is_its_text_wherever_it_is_compared() {
+    let name = HostName::parse("API.example").unwrap();
+    assert_eq!(AsRef::<str>::as_ref(&name), "api.example");
+    assert_eq!(std::borrow::Borrow::<str>::borrow(&name), "api.example");
+    assert_eq!(format!("{name:?}"), "\"api.example\"");
+    let set = std::collections::BTreeSet::from([name]);
+    assert!(set.contains("api.example") && !set.contains("xyzzy"));
+}

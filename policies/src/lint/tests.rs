@@ -122,6 +122,123 @@ fn a_package_rule_without_a_registry_is_flagged() {
     );
 }
 
+#[test]
+fn a_pattern_that_servers_read_otherwise_is_flagged() {
+    check(
+        "allow: [{host: a.example.com, paths: ['/@acme%2Fui', /v1/*, '/m;v=1/x']}, {host: b.example.com, paths: ['/@acme%2Fui', /@acme/ui]}]
+         deny: [{host: a.example.com, paths: ['/x;y', '/@evil%2F*']}]",
+        expect![[r#"
+            p:5: path-readings: net.deny[0]: some servers take `/x;y` for `/x`, which the rule does not deny; deny both if they are the same to the server
+            p:4: path-readings: net.allow[0]: some servers take `/@acme%2Fui` for `/@acme/ui`; the rule lets it pass all the same; keep it if the server means the same by both, or write the plainer one
+            p:4: path-readings: net.allow[0]: some servers take `/m;v=1/x` for `/m/x`; the rule lets it pass all the same; keep it if the server means the same by both, or write the plainer one"#]],
+    );
+    // A package's two spellings are both there already.
+    check("allow: [{npm: ['@acme/ui'], registry: 'https://npm.example/'}]", expect![""]);
+}
+
+#[test]
+fn a_rule_is_shadowed_only_by_one_that_matches_all_that_it_does() {
+    // Each differs from the first in one condition that the first does not meet.
+    for second in [
+        "{host: a.example.com, methods: [GET, PUT]}",
+        "{host: a.example.com, port: 8443}",
+        "{host: a.example.com, protocol: http}",
+        "{host: a.example.com, websocket: true}",
+        "{host: a.example.com, addresses: [10.0.0.0/8]}",
+        "{host: b.example.com}",
+    ] {
+        assert_eq!(codes(&format!("allow: [a.example.com, {second}]")), [""; 0], "{second}");
+    }
+    let with_secret = "allow: [a.example.com, {host: a.example.com, secret: KEY}]";
+    assert_eq!(codes(with_secret), ["not-in-force"]);
+    for first in [
+        "{host: a.example.com, query: {k: v}}",
+        "{host: a.example.com, headers: {x-a: b}}",
+        "{host: a.example.com, paths: [/x]}",
+    ] {
+        assert_eq!(codes(&format!("allow: [{first}, a.example.com]")), [""; 0], "{first}");
+    }
+    for second in [
+        "a.example.com",
+        "{host: a.example.com, methods: [GET]}",
+        "{host: a.example.com, paths: [/x]}",
+        "{host: a.example.com, query: {k: v}}",
+    ] {
+        assert_eq!(codes(&format!("allow: [a.example.com, {second}]")), ["shadowed"], "{second}");
+    }
+}
+
+#[test]
+fn a_deny_without_conditions_hides_every_allow_and_a_sparing_one_none() {
+    let allow = "allow: [{host: a.example.com, websocket: true}]";
+    assert_eq!(codes(&format!("{allow}\n  deny: [a.example.com]")), ["unreachable"]);
+    assert_eq!(
+        codes(&format!("{allow}\n  deny: [{{host: a.example.com, unless: secret}}]")),
+        [""; 0]
+    );
+    assert_eq!(
+        codes(&format!("{allow}\n  deny: [{{host: a.example.com, websocket: false}}]")),
+        [""; 0]
+    );
+    // An allow does not hide a deny.
+    assert_eq!(codes("allow: ['*.example.com']\n  deny: [a.example.com]"), [""; 0]);
+}
+
+#[test]
+fn a_push_to_some_refs_does_not_cover_the_same_request_with_any_body() {
+    let request = "{host: git.example, methods: [POST], paths: [/a/b/git-receive-pack]}";
+    let push = |more: &str| format!("{{git: git.example/a/b, access: push{more}}}");
+    assert_eq!(codes(&format!("allow: [{}, {request}]", push(""))), ["shadowed"]);
+    let to_some = push(", refs: [refs/heads/x]");
+    assert_eq!(codes(&format!("allow: [{to_some}, {request}]")), ["not-in-force"]);
+}
+
+#[test]
+fn a_name_below_a_provider_or_a_store_is_rented_out() {
+    for (suffix, rented) in [
+        ("amazonaws.com", true),
+        ("eu-west-1.amazonaws.com", true),
+        ("notamazonaws.com", false),
+        ("s3-eu-west-1.example.com", true),
+        ("files.example.com", true),
+        ("my-files.example.com", false),
+    ] {
+        let found = codes(&format!("allow: ['*.{suffix}']"));
+        assert_eq!(found.contains(&"shared-suffix"), rented, "{suffix}");
+    }
+}
+
+#[test]
+fn a_secret_is_reachable_where_a_rule_is_wider_or_narrower_than_its_hosts() {
+    for (rule, host, reachable) in [
+        ("api.example.com", "'*.example.com'", true),
+        ("'*.example.com'", "api.example.com", true),
+        ("api.example.com", "api.example.org", false),
+    ] {
+        let text = format!(
+            "version: 1\nnet: {{enabled: true, allow: [{rule}]}}\nsecrets: {{KEY: {{from: {{env: X}}, hosts: [{host}], header: x}}}}\n"
+        );
+        let policy = read(&Source::new("p", text), &NoFiles).unwrap();
+        let unused =
+            policy.lint().into_iter().find(|finding| finding.code == "unused-secret").unwrap();
+        assert_eq!(unused.message.contains("no rule carries it"), reachable, "{rule} {host}");
+    }
+}
+
+/// The findings about rules.
+fn codes(net: &str) -> Vec<&'static str> {
+    let text = format!(
+        "version: 1\nnet:\n  enabled: true\n  {net}\nsecrets: {{KEY: {{from: {{env: X}}, hosts: [a.example.com], header: x}}}}\n"
+    );
+    let policy = read(&Source::new("p", text), &NoFiles).unwrap_or_else(|err| panic!("{err}"));
+    policy
+        .lint()
+        .iter()
+        .filter(|finding| finding.rule.is_some())
+        .map(|finding| finding.code)
+        .collect()
+}
+
 /// `net`'s lists alone, the usual case.
 #[track_caller]
 fn check(net: &str, expected: Expect) {

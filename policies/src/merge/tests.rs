@@ -115,3 +115,19 @@ fn extended(own: &str, base: &str) -> Policy {
     let text = format!("version: 1\nextends: [./base.yaml]\n{own}\n");
     read(&Source::new("p", text), &files).unwrap_or_else(|err| panic!("{err}"))
 }
+
+#[test]
+fn a_policy_without_a_name_is_called_as_its_file() {
+    for (file, name) in [
+        ("team.policy.yaml", "team"),
+        ("a/b/team.yaml", "team"),
+        (".hidden", ".hidden"),
+        ("a/.yaml", ".yaml"),
+    ] {
+        let policy = read(&Source::new(file, "version: 1\n"), &Files(Vec::new())).unwrap();
+        assert_eq!(&*policy.name, name);
+    }
+    let named =
+        read(&Source::new("x.yaml", "version: 1\nname: own\n"), &Files(Vec::new())).unwrap();
+    assert_eq!(&*named.name, "own");
+}

@@ -32,6 +32,34 @@ fn less_is_always_permitted_and_more_up_to_the_maximum() {
 }
 
 #[test]
+fn an_added_host_is_https_on_443_with_a_safe_method_and_no_websocket() {
+    let wanted = RunOverrides {
+        allow: vec![HostPattern::parse("b.example.org").unwrap()],
+        ..RunOverrides::default()
+    };
+    let policy = policy().for_run(&wanted).unwrap();
+    let answer = |method: &str, url: &str| {
+        let asked = Asked::new(method, url).unwrap();
+        policy.decide(&asked.question()).to_string()
+    };
+    assert_eq!(answer("HEAD", "https://b.example.org/any/path"), "allow: run.allow[0]");
+    for (method, url) in [
+        ("GET", "http://b.example.org/"),
+        ("GET", "http://b.example.org:443/"),
+        ("GET", "https://b.example.org:80/"),
+        ("GET", "https://b.example.org:8443/"),
+        ("GET", "wss://b.example.org/"),
+        ("PUT", "https://b.example.org/"),
+        ("GET", "https://c.example.org/"),
+    ] {
+        assert_eq!(answer(method, url), "deny: no rule matches", "{method} {url}");
+    }
+    let private = "10.0.0.1:443".parse().unwrap();
+    let to = crate::Destination::parse("b.example.org:443").unwrap();
+    assert!(policy.reach_of(&to).check(private).is_err(), "public addresses alone");
+}
+
+#[test]
 fn everything_beyond_is_refused_at_once_with_what_is_permitted() {
     check(
         &RunOverrides {
@@ -100,4 +128,26 @@ fn check(wanted: &RunOverrides, expected: Expect) {
     let beyond = policy().for_run(wanted).unwrap_err();
     let lines: Vec<String> = beyond.iter().map(ToString::to_string).collect();
     expected.assert_eq(&lines.join("\n"));
+}
+
+#[test]
+fn a_destination_reaches_what_its_rules_name_and_no_other_does() {
+    let text = "version: 1\nnet:\n  enabled: true\n  allow:\n  - {host: a.test, addresses: [10.1.0.0/16]}\n  - {host: b.test}\n";
+    let policy = read(&Source::new("p", text), &NoFiles).unwrap_or_else(|err| panic!("{err}"));
+    let reaches = |to: &str, address: &str| {
+        let to = crate::Destination::parse(to).unwrap();
+        policy.reach_of(&to).check(address.parse().unwrap()).is_ok()
+    };
+    assert!(reaches("a.test:443", "10.1.0.1:443"));
+    assert!(!reaches("a.test:443", "10.2.0.1:443"));
+    assert!(!reaches("a.test:8443", "10.1.0.1:8443"), "no rule is about this port");
+    assert!(!reaches("b.test:443", "10.1.0.1:443"));
+}
+
+#[test]
+fn a_run_may_have_all_that_is_permitted() {
+    let proc = ProcLimits { memory: size("4GiB"), pids: Some(100), ..ProcLimits::default() };
+    let wanted = RunOverrides { proc, ..RunOverrides::default() };
+    let policy = policy().for_run(&wanted).unwrap();
+    assert_eq!((policy.proc.memory, policy.proc.pids), (size("4GiB"), Some(100)));
 }

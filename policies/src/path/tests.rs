@@ -103,6 +103,18 @@ path!(too_long, &format!("/{}", "a".repeat(LONGEST)), Err(Length));
 path!(too_long_once_escaped, &format!("/{}", "|".repeat(LONGEST / 2)), Err(Length));
 
 #[test]
+fn the_longest_path_is_read_and_no_longer_one() {
+    let of = |length: usize| RequestPath::parse(&format!("/{}", "a".repeat(length - 1)));
+    assert_eq!(of(LONGEST).unwrap().as_str().len(), LONGEST);
+    for length in [LONGEST + 1, LONGEST + 2, 2 * LONGEST] {
+        assert_eq!(of(length).unwrap_err().fault(), PathFault::Length);
+    }
+    // Refused before it is looked at: what else is wrong with it is not found.
+    let long = format!("/{}/..", "a".repeat(LONGEST));
+    assert_eq!(RequestPath::parse(&long).unwrap_err().fault(), PathFault::Length);
+}
+
+#[test]
 fn segments_end_at_slashes_alone() {
     let path = RequestPath::parse("/a/b%2Fc;d/").unwrap();
     assert_eq!(path.segments().collect::<Vec<_>>(), ["a", "b%2Fc;d", ""]);
@@ -192,4 +204,22 @@ proptest! {
             prop_assert_eq!(laxly(path.as_str()), laxly(&written));
         }
     }
+}
+
+#[test]
+fn a_path_has_a_longest_length_as_written_and_as_forwarded() {
+    let fault = |path: String| RequestPath::parse(&path).err().map(|err| err.fault());
+    let plain = |length: usize| format!("/{}", "a".repeat(length - 1));
+    assert_eq!(fault(plain(LONGEST)), None);
+    assert_eq!(fault(plain(LONGEST + 1)), Some(PathFault::Length));
+    assert_eq!(fault(plain(LONGEST + 9)), Some(PathFault::Length));
+    // Longer as written than as forwarded.
+    assert_eq!(fault(format!("/{}", "%61".repeat(LONGEST / 2))), Some(PathFault::Length));
+    // Longer as forwarded than as written: each of these becomes three bytes.
+    let grown =
+        |quotes: usize, letters: usize| format!("/{}{}", "\"".repeat(quotes), "a".repeat(letters));
+    let quotes = LONGEST / 4;
+    assert_eq!(fault(grown(quotes, LONGEST - 1 - 3 * quotes)), None);
+    assert_eq!(fault(grown(quotes, LONGEST - 3 * quotes)), Some(PathFault::Length));
+    assert_eq!(fault(grown(LONGEST / 2, 0)), Some(PathFault::Length));
 }

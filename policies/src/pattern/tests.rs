@@ -179,3 +179,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_wildcard_is_told_what_is_wrong_with_its_host() {
+    let why = |text: &str| HostPattern::parse(text).unwrap_err().to_string();
+    let address = why("*.10.0.0.1");
+    for host in ["*.a b.example", "*.-a.example", "*.a..example", "*.x.1"] {
+        assert_ne!(why(host).replace(host, ""), address.replace("*.10.0.0.1", ""), "{host}");
+    }
+}

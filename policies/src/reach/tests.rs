@@ -188,3 +188,9 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_range_is_the_network_that_was_written() {
+    let range = AddressRange::parse("10.1.0.0/16").unwrap();
+    assert_eq!(range.net().to_string(), "10.1.0.0/16");
+}

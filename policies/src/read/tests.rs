@@ -123,6 +123,81 @@ fn too_long_a_chain_is_refused() {
     assert!(problems.to_string().contains("through more than 8 files"), "{problems}");
 }
 
+/// `p` extends the first, each the next, and the last nothing.
+fn chain(length: usize) -> Files {
+    let name = |number: usize| format!("./{number}.yaml").leak() as &'static str;
+    let file = |number: usize| {
+        let next = if number < length {
+            format!("extends: [{}]\n", name(number + 1))
+        } else {
+            String::new()
+        };
+        (name(number), format!("version: 1\n{next}"))
+    };
+    Files((1..=length).map(file).collect())
+}
+
+#[test]
+fn a_chain_of_eight_files_is_read_and_one_of_nine_is_not() {
+    let read =
+        |length| read(&Source::new("p", "version: 1\nextends: [./1.yaml]\n"), &chain(length));
+    assert_eq!(read(8).unwrap().sources.len(), 9);
+    let problems = read(9).unwrap_err();
+    assert!(problems.to_string().contains("through more than 8 files"), "{problems}");
+}
+
+#[test]
+fn sixty_four_files_are_extended_in_all_and_no_more() {
+    let name = |number: usize| format!("./{number}.yaml").leak() as &'static str;
+    let read = |count: usize| {
+        let files = Files((0..count).map(|n| (name(n), "version: 1\n".to_owned())).collect());
+        let names: Vec<_> = (0..count).map(name).collect();
+        let text = format!("version: 1\nextends: [{}]\n", names.join(", "));
+        super::read(&Source::new("p", text), &files)
+    };
+    assert_eq!(read(64).unwrap().sources.len(), 65);
+    let problems = read(65).unwrap_err();
+    assert!(problems.to_string().contains("more than 64 files"), "{problems}");
+}
+
+#[test]
+fn what_ends_like_a_file_or_has_a_folder_is_a_file() {
+    for (written, file) in [
+        ("a.yaml", true),
+        ("a.yml", true),
+        ("./a", true),
+        ("dir/a", true),
+        ("github-read", false),
+        ("yaml", false),
+    ] {
+        assert_eq!(is_file(written), file, "{written}");
+    }
+}
+
+#[test]
+fn the_registries_of_this_machine_are_used_where_a_rule_names_none() {
+    struct Machine;
+    impl Sources for Machine {
+        fn load(&self, written: &str, from: &Source) -> Result<Source, String> {
+            NoFiles.load(written, from)
+        }
+
+        fn registries(&self) -> Registries {
+            let npm = vec![crate::RegistryUrl::parse("https://npm.example/").unwrap()];
+            Registries { npm, ..Registries::default() }
+        }
+    }
+    let text = "version: 1\nnet: {enabled: true, allow: [{npm: [left-pad]}]}\n";
+    let asked = Asked::new("GET", "https://npm.example/left-pad").unwrap();
+    let policy = read(&Source::new("p", text), &Machine).unwrap();
+    assert_eq!(policy.decide(&asked.question()).to_string(), "allow: net.allow[0]");
+    let policy = read(&Source::new("p", text), &NoFiles).unwrap();
+    assert_eq!(policy.decide(&asked.question()).to_string(), "deny: no rule matches");
+    assert_eq!(NoFiles.registries(), Registries::default());
+    let why = NoFiles.load("./x.yaml", &Source::new("p", "")).unwrap_err();
+    assert_eq!(why, "`./x.yaml` is a file, and files cannot be read here");
+}
+
 #[test]
 fn a_rule_is_told_everything_that_is_wrong_with_it() {
     check(
@@ -279,4 +354,54 @@ proptest! {
 fn check(text: &str, sources: &dyn Sources, expected: Expect) {
     let problems = read(&Source::new("p", text), sources).unwrap_err();
     expected.assert_eq(&problems.to_string());
+}
+
+#[test]
+fn what_a_field_takes_is_said_where_it_gets_something_else() {
+    for (text, message) in [
+        (
+            "net: {allow: [[1]]}",
+            "expected a host such as `example.com`, or fields such as `{host: example.com}`, found a list",
+        ),
+        (
+            "net: {allow: [{host: h.example, port: {a: 1}}]}",
+            "expected one value or a list of them, found a mapping",
+        ),
+        (
+            "net: {allow: [{host: h.example, port: []}]}",
+            "an empty list matches nothing; name at least one",
+        ),
+        (
+            "net: {allow: [{host: h.example, port: 0}]}",
+            "port 0 cannot be dialled; write 1 to 65535",
+        ),
+        ("proc: {cpus: [1]}", "expected a number of processors"),
+        ("proc: {memory: [1]}", "expected a size: "),
+        ("proc: {timeout: [1]}", "expected a length of time"),
+    ] {
+        let source = Source::new("p", format!("version: 1\n{text}\n"));
+        let problems = read(&source, &NoFiles).unwrap_err();
+        let messages: Vec<_> = problems.iter().map(|problem| &problem.message).collect();
+        assert!(messages.len() == 1 && messages[0].starts_with(message), "{messages:?}");
+    }
+}
+
+#[test]
+fn a_test_that_fails_says_what_was_expected() {
+    let text = "version: 1
+net: {enabled: true, allow: [a.example], ask: [{host: b.example}]}
+tests:
+  - {request: GET https://a.example/, expect: allow}
+  - {request: GET https://a.example/, expect: ask}
+  - {request: GET https://b.example/, expect: deny, rule: 'net.deny[0]'}
+  - {request: GET https://c.example/, expect: allow}
+";
+    let policy = read(&Source::new("p", text), &NoFiles).unwrap();
+    let results: Vec<_> = policy.run_tests().iter().map(ToString::to_string).collect();
+    expect![[r#"
+        ok: line 4: GET https://a.example/: allow: net.allow[0]
+        FAILED: line 5: GET https://a.example/: allow: net.allow[0]; expected ask
+        FAILED: line 6: GET https://b.example/: ask: net.ask[0]; expected deny: net.deny[0]
+        FAILED: line 7: GET https://c.example/: deny: no rule matches; expected allow"#]]
+    .assert_eq(&results.join("\n"));
 }

@@ -63,8 +63,11 @@ fn read(written: &str) -> Result<Span, UnitFault> {
         let (digits, after) = leading_number(rest);
         let end = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
         let (unit, after) = after.split_at(end);
-        if unit.is_empty() && rest == written {
+        if unit.is_empty() && rest == written && digits.bytes().any(|digit| digit != b'0') {
             return Err(UnitFault::Instead(format!("{}s", Written::of(digits))));
+        }
+        if unit.is_empty() && rest == written && !digits.is_empty() {
+            return Err(UnitFault::Zero);
         }
         // Taking units as they come makes one that repeats or comes after a
         // smaller one unknown.

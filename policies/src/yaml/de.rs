@@ -89,6 +89,12 @@ impl de::Error for Failure {
             Unexpected::Str(text) if expected.to_string().contains("boolean") => {
                 boolean_hint(text).map(|word| format!("; write `{word}`")).unwrap_or_default()
             }
+            Unexpected::Str(text)
+                if text.parse::<u64>().is_ok()
+                    && expects(expected).starts_with("a whole number") =>
+            {
+                " in quotes, which is text; leave the quotes out".to_owned()
+            }
             Unexpected::Unit => "; give it a value or remove the line".to_owned(),
             _ => String::new(),
         };

@@ -181,6 +181,136 @@ fn nesting_is_bounded() {
     assert!(problems.to_string().contains("nested deeper than 24 levels"), "{problems}");
 }
 
+/// What is expected is said in words for people, whatever serde calls it.
+#[test]
+fn what_is_expected_is_said_in_plain_words() {
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    struct Typed {
+        #[serde(rename = "list")]
+        _list: Vec<String>,
+        #[serde(rename = "medium")]
+        _medium: u32,
+        #[serde(rename = "large")]
+        _large: u64,
+        #[serde(rename = "size")]
+        _size: usize,
+        #[serde(rename = "map")]
+        _map: BTreeMap<String, u16>,
+        #[serde(rename = "item")]
+        _item: Option<Item>,
+        #[serde(rename = "text")]
+        _text: String,
+        #[serde(rename = "mode")]
+        mode: Option<Mode>,
+    }
+    for (text, message) in [
+        ("list: x", "expected a list, found `x`"),
+        ("medium: -1", "expected a whole number from 0 to 4294967295, found the number -1"),
+        ("medium: yes", "expected a whole number from 0 to 4294967295, found `yes`"),
+        ("large: -1", "expected a whole number, not negative, found the number -1"),
+        ("size: x", "expected a whole number, not negative, found `x`"),
+        ("map: x", "expected a mapping of fields, found `x`"),
+        ("item: x", "expected a mapping of fields, found `x`"),
+        ("text: {a: b}", "expected text, found a mapping"),
+        ("text: 1.5", "expected text, found the number 1.5"),
+        ("text: .5", "expected text, found the number 0.5"),
+        ("text: -3", "expected text, found the number -3"),
+        ("text:", "expected text, found nothing; give it a value or remove the line"),
+        ("mode: true", "`true` is not one of `fast`, `slow`"),
+        ("mode: 7", "expected one of `fast`, `slow`"),
+        ("mode: {fast: 1}", "`fast` takes no value"),
+        ("mode: {fast: 1, slow: 2}", "expected exactly one of `fast`, `slow`"),
+    ] {
+        let problems = read::<Typed>(&Source::new("f", text)).unwrap_err();
+        let messages: Vec<_> = problems.iter().map(|problem| problem.message.as_str()).collect();
+        assert_eq!(messages, [message], "{text}");
+    }
+    let nothing: Typed = read(&Source::new("f", "mode: ~\n")).unwrap();
+    assert!(nothing.mode.is_none());
+}
+
+#[test]
+fn a_place_is_told_by_our_reader_alone() {
+    use serde::de::IntoDeserializer;
+    let from_elsewhere: serde::de::value::U32Deserializer<serde::de::value::Error> =
+        5u32.into_deserializer();
+    let err = spanned::Spanned::<u32>::deserialize(from_elsewhere).unwrap_err().to_string();
+    assert!(err.contains("a value with its place"), "{err}");
+}
+
+#[test]
+fn what_was_refused_is_not_judged_as_well() {
+    check(
+        "name: a\non: &a maybe\n",
+        expect![[r#"
+        f:2:8: on: anchors (`&name`) are not read; write the value out where it is used
+          2 | on: &a maybe
+            |        ^^^^^"#]],
+    );
+    check(
+        "name: a\non: !a maybe\n",
+        expect![[r#"
+        f:2:8: on: tags (`!name`) are not read; write the plain value
+          2 | on: !a maybe
+            |        ^^^^^"#]],
+    );
+    check(
+        "name: a\n&a on: maybe\n",
+        expect![[r#"
+        f:2:4: anchors (`&name`) are not read; write the value out where it is used
+          2 | &a on: maybe
+            |    ^^"#]],
+    );
+    check(
+        "name: a\nmore: {~: 1}\n",
+        expect![[r#"
+        f:2:8: more: a key is missing before `:`
+          2 | more: {~: 1}
+            |        ^"#]],
+    );
+}
+
+#[test]
+fn a_word_for_yes_or_no_is_told_from_another() {
+    for (word, hint) in [
+        ("yes", "true"),
+        ("ON", "true"),
+        ("no", "false"),
+        ("Off", "false"),
+        ("n", "false"),
+        ("flase", "false"),
+    ] {
+        let problems =
+            read::<Sample>(&Source::new("f", format!("name: a\non: {word}\n"))).unwrap_err();
+        let said = problems.iter().next().unwrap().message.clone();
+        assert!(said.ends_with(&format!("; write `{hint}`")), "{said}");
+    }
+}
+
+#[test]
+fn a_file_may_be_as_long_as_it_may_be() {
+    let of = |length: usize| {
+        let text = "name: a\n#";
+        read::<Sample>(&Source::new("f", format!("{text}{}", "x".repeat(length - text.len()))))
+    };
+    const LONGEST: usize = 4 << 20;
+    assert!(of(LONGEST).is_ok());
+    for length in [LONGEST + 1, LONGEST + 9] {
+        let problems = of(length).unwrap_err().to_string();
+        assert!(problems.contains("at most 4194304 are read"), "{problems}");
+    }
+}
+
+#[test]
+fn nesting_is_permitted_to_its_bound() {
+    let deep = |levels: usize| format!("name: {}{}\n", "[".repeat(levels), "]".repeat(levels));
+    let told = |levels| read::<Sample>(&Source::new("f", deep(levels))).unwrap_err().to_string();
+    // The file itself is the first level.
+    assert!(!told(23).contains("nested deeper"), "{}", told(23));
+    assert!(told(24).contains("nested deeper than 24 levels"), "{}", told(24));
+}
+
 proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(text in "\\PC{0,200}") {
