@@ -66,3 +66,59 @@ impl Admitted {
         Err(Refusal::PolicyChanged)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use policies::{NoFiles, Source};
+
+    use super::*;
+    use crate::testing::Stage;
+
+    const PRIVATE: &str = "version: 1\nnet:\n  enabled: true\n  allow:\n    \
+        - {host: inside.test, addresses: [10.1.0.0/16]}\n    \
+        - {host: inside.test, paths: [/b], addresses: [10.2.0.0/16]}\n    \
+        - {name: database, host: db.test, port: 5432, protocol: tcp, addresses: [10.3.0.0/16]}\n  \
+        passthrough:\n    - {name: sealed, host: sealed.test, addresses: [10.4.0.0/16]}\n";
+
+    fn admitted(stage: &Stage, to: &str) -> (Handling, Vec<String>, Option<Name>) {
+        let Admitted { permit, handling, rule, .. } =
+            admit(&stage.gateway, &Destination::parse(to).unwrap()).unwrap();
+        let ranges = permit.reach().ranges().iter().map(|range| range.net().to_string());
+        (handling, ranges.collect(), rule)
+    }
+
+    #[tokio::test]
+    async fn a_permit_holds_the_private_ranges_of_the_rules_that_made_it() {
+        let stage = Stage::new(PRIVATE);
+        let ranges = |ranges: &[&str]| ranges.iter().map(|range| range.to_string()).collect();
+        assert_eq!(
+            admitted(&stage, "inside.test:443"),
+            (Handling::Inspect, ranges(&["10.1.0.0/16", "10.2.0.0/16"]), None)
+        );
+        assert_eq!(
+            admitted(&stage, "db.test:5432"),
+            (Handling::Tcp, ranges(&["10.3.0.0/16"]), Some("database".into()))
+        );
+        assert_eq!(
+            admitted(&stage, "sealed.test:443"),
+            (Handling::Passthrough, ranges(&["10.4.0.0/16"]), Some("sealed".into()))
+        );
+    }
+
+    #[tokio::test]
+    async fn a_tunnel_ends_when_its_ranges_or_its_handling_change() {
+        for (changed, stays) in [
+            (PRIVATE.to_owned(), true),
+            (PRIVATE.replace("10.3.0.0/16", "10.9.0.0/16"), false),
+            (PRIVATE.replace("port: 5432, protocol: tcp", "port: 5432"), false),
+            (PRIVATE.replace("db.test", "other.test"), false),
+        ] {
+            let stage = Stage::new(PRIVATE);
+            let to = Destination::parse("db.test:5432").unwrap();
+            let admitted = admit(&stage.gateway, &to).unwrap();
+            let policy = policies::read(&Source::new("new.yaml", changed.as_str()), &NoFiles);
+            stage.gateway.load_policy(policy.unwrap(), "new");
+            assert_eq!(admitted.check_again(&stage.gateway, &to).is_ok(), stays, "{changed}");
+        }
+    }
+}

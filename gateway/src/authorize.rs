@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use audit::{Name, Verdict};
-use policies::{Decision, Mode, Question, Reach};
+use policies::{Decision, Mode, NotDoneYet, Question, Reach};
 
 use crate::connection::{ConnectionContext, Standing};
 use crate::gateway::Loaded;
 use crate::record::Exchange;
 use crate::refuse::{Denial, Refusal, Reply};
-use crate::request::{Asked, Request};
+use crate::request::{Asked, Request, Version};
 
 /// Proof that policy allowed this request. Made only in this file.
 ///
@@ -64,6 +64,15 @@ impl ConnectionContext {
         match self.begin() {
             Ok(exchange) => exchange.refused(refusal),
             Err(reply) => reply,
+        }
+    }
+
+    /// Records a request that nobody got to see: its stream was reset beneath us.
+    pub(crate) fn record_unread(&self, refusal: &Refusal) {
+        // Without a log there is nobody to tell, either.
+        if let Ok(mut exchange) = self.begin() {
+            exchange.unseen(Version::Http2);
+            exchange.broken(refusal);
         }
     }
 
@@ -124,6 +133,7 @@ impl ConnectionContext {
             to: &self.destination,
             method: request.method,
             overridden: request.overridden,
+            further: &request.further,
             path: &request.path,
             query: request.query.as_ref(),
             headers: request.headers,
@@ -172,15 +182,17 @@ impl ConnectionContext {
 /// An allow that asks for more than can be done yet is not carried out by half.
 fn allowed(decision: &Decision<'_>) -> Result<Ruling, Refusal> {
     let rule = decision.rule_id().map(Name::from);
-    if let (Some(policy_rule), Some(rule)) = (decision.rule, &rule) {
-        if policy_rule.secret().is_some() {
-            return Err(Refusal::SecretUnavailable { rule: rule.clone() });
-        }
-        if decision.body_check().is_some() {
-            return Err(Refusal::BodyNotCheckable { rule: rule.clone() });
-        }
+    if let (Some(not_done_yet), Some(rule)) = (decision.not_done_yet(), &rule) {
+        let rule = rule.clone();
+        return Err(match not_done_yet {
+            NotDoneYet::Body => Refusal::BodyNotCheckable { rule },
+            NotDoneYet::Secret => Refusal::SecretUnavailable { rule },
+        });
     }
     let reach = decision.rule.map(|rule| rule.reach().clone()).unwrap_or_default();
     let permit = RequestPermit(reach);
     Ok(Ruling { permit, verdict: Verdict::Allow, rule, reason: decision.code() })
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,8 +17,7 @@ pub struct Checked(Vec<(&'static str, String)>);
 /// Checks everything that can be without opening a socket or writing a file.
 pub fn check(config: &Config) -> Result<Checked, StartError> {
     selfcheck::check(config.topology)?;
-    let file = PolicyFile::new(config.policy.clone(), config.observe)
-        .with_registries(config.registries.clone());
+    let file = PolicyFile::new(config);
     let ReadPolicy { policy, hash } = file.read()?;
     // Reads the roots and the resolver's configuration.
     Dialer::new(config.upstream.clone())?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use audit::Client;
+use audit::{Client, Ticket};
 use policies::{Admission, Destination, Scheme};
 use uuid::Uuid;
 
@@ -122,6 +122,11 @@ impl ConnectionContext {
             facts,
             opened: AtomicBool::new(false),
         }
+    }
+
+    /// The last that was recorded of any of its requests.
+    pub(crate) fn last_recorded(&self) -> Ticket {
+        self.facts.tally.last_recorded()
     }
 
     /// Whether an idle connection may stay, under the policy of this moment.

@@ -15,6 +15,8 @@
 
 mod answer;
 mod flood;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use crate::dial::Dialer;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
+use crate::workers::{Count, PerWorker};
 
 /// The way out of one sandbox.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub struct Gateway {
     pub(crate) limits: Limits,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) seen: Seen,
+    /// Requests that are under way.
+    pub(crate) exchanges: PerWorker<Count>,
     signals: watch::Sender<Signal>,
 }
 
@@ -45,7 +48,8 @@ impl Gateway {
         let signal = Signal { generation: policy.load().generation, draining: false };
         let signals = watch::Sender::new(signal);
         let metrics = Arc::new(metrics);
-        Self { policy, tls, dialer, log, limits, metrics, seen: Seen::default(), signals }
+        let (seen, exchanges) = (Seen::default(), PerWorker::new(Count::default));
+        Self { policy, tls, dialer, log, limits, metrics, seen, exchanges, signals }
     }
 
     /// Swaps in a policy, and closes what it no longer allows.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use audit::Traffic;
 
+use crate::dial::DialError;
 use crate::gateway::Gateway;
 use crate::refuse::Refusal;
 
@@ -25,6 +26,21 @@ pub(crate) struct Meter {
     body_limit: u64,
 }
 
+/// Bytes that are going to leave: the budget has room for them, and none has been
+/// sent yet. Dropping it gives the room back.
+#[derive(Debug)]
+#[must_use = "dropping it gives the room back"]
+pub(crate) struct Reserved {
+    gateway: Arc<Gateway>,
+    bytes: u64,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.gateway.limits.not_uploaded(self.bytes);
+    }
+}
+
 impl Meter {
     pub(crate) fn new(gateway: Arc<Gateway>) -> Self {
         let body_limit = gateway.limits.body().unwrap_or(u64::MAX);
@@ -38,6 +54,38 @@ impl Meter {
         self.gateway.limits.upload(bytes)?;
         self.sent.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Makes sure that bytes may leave, before there is anybody to send them to.
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<Reserved, Refusal> {
+        let bytes = bytes as u64;
+        self.gateway.limits.upload(bytes)?;
+        Ok(Reserved { gateway: Arc::clone(&self.gateway), bytes })
+    }
+
+    /// What was reserved leaves now.
+    pub(crate) fn leave(&self, reserved: Reserved) {
+        let all = reserved.bytes;
+        self.leave_part(reserved, all);
+    }
+
+    /// What was reserved leaves if there is somebody to send it to. Of a dial that
+    /// failed, at most the name has left.
+    pub(crate) fn settle<T>(&self, reserved: Reserved, dialled: &Result<T, DialError>) {
+        match dialled {
+            Ok(_) => self.leave(reserved),
+            Err(err) => self.not_dialled(reserved, err),
+        }
+    }
+
+    pub(crate) fn not_dialled(&self, reserved: Reserved, err: &DialError) {
+        self.leave_part(reserved, self.gateway.dialer.name_left(err) as u64);
+    }
+
+    fn leave_part(&self, mut reserved: Reserved, bytes: u64) {
+        let left = bytes.min(reserved.bytes);
+        self.sent.fetch_add(left, Ordering::Relaxed);
+        reserved.bytes -= left;
     }
 
     /// Counts bytes of a request's body that are about to go upstream.
@@ -63,6 +111,16 @@ impl Meter {
         self.gateway.limits.download(bytes)?;
         self.received.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Counts bytes that have come and go no further. They are counted even if
+    /// they are too many: nobody can send them back.
+    pub(crate) fn arrived(&self, bytes: u64) -> Result<(), Refusal> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.received.fetch_add(bytes, Ordering::Relaxed);
+        Ok(self.gateway.limits.arrived(bytes)?)
     }
 
     /// What was counted so far.

@@ -10,6 +10,10 @@ mod connection;
 pub mod control;
 mod dial;
 mod dns;
+mod frames;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gateway;
 mod http1;
 mod http2;
@@ -33,6 +37,8 @@ mod signals;
 mod terminate;
 #[cfg(test)]
 mod testing;
+mod trailers;
+mod websocket;
 mod workers;
 mod write_batch;
 

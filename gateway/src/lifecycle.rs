@@ -19,12 +19,18 @@
 //! | 8 dial | [`crate::dial`] |
 //! | 9 relay | [`crate::relay`] |
 //! | 10 record | [`crate::record`] |
+//!
+//! Two steps look ahead. Terminate may dial under the permit of the host, to learn
+//! what the upstream speaks. And the record is begun by authorize, and written to
+//! the kernel before relay sends the client a byte.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use audit::{Client, Handling};
 use certs::Alpn;
 use policies::{Destination, Host, HostName, Scheme};
+use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::time;
 use tokio_rustls::server::TlsStream;
@@ -32,7 +38,7 @@ use tokio_rustls::server::TlsStream;
 use crate::admit::{Admitted, admit};
 use crate::connection::{ConnectionContext, Doom};
 use crate::gateway::Gateway;
-use crate::http1::{self, Origin};
+use crate::http1::{self, Ended, Origin};
 use crate::http2;
 use crate::inspect::Meter;
 use crate::listen::Accepted;
@@ -58,18 +64,18 @@ pub(crate) async fn serve(accepted: Accepted, gateway: Arc<Gateway>) {
     let served = match Box::pin(opening::read(&mut stream, way, &gateway)).await {
         Ok(Opening::Requests { proxy, mut inbox }) => {
             let origin = &mut Origin::each(&gateway, &mut record, proxy);
-            http1::serve(&mut stream, &mut inbox, origin).await;
+            let ended = http1::serve(&mut stream, &mut inbox, origin).await;
+            reset_if_broken(&stream, ended);
             Ok(())
         }
         Ok(Opening::Tunnel(opened)) => tunnel(stream, opened, &gateway, &mut record).await,
         Err(unopened) => {
-            let reply = record.refused(&unopened.refusal);
-            match unopened.answer {
-                Answer::Http => tell_http(&mut stream, &reply).await,
+            let reply = record.refused_for_good(&unopened.refusal);
+            return match unopened.answer {
+                Answer::Http => tell_recorded(&mut stream, reply, &gateway).await,
                 Answer::Nothing => {}
                 Answer::Tls(alert) => tell_tls(&mut stream, &alert).await,
-            }
-            return record.close(unopened.refusal.outcome());
+            };
         }
     };
     if let Err(refusal) = &served {
@@ -77,6 +83,15 @@ pub(crate) async fn serve(accepted: Accepted, gateway: Arc<Gateway>) {
     }
     let outcome = record.outcome();
     record.close(outcome);
+}
+
+/// Refuses as HTTP/1.1 once the record is written. A client is not kept waiting
+/// for that beyond its time.
+async fn tell_recorded(stream: &mut TcpStream, reply: Reply, gateway: &Gateway) {
+    let recorded = reply.once_recorded(&gateway.log);
+    if let Ok(reply) = time::timeout(gateway.limits.opening(), recorded).await {
+        tell_http(stream, &reply).await;
+    }
 }
 
 /// Steps 3 to 10 for a connection that is for one destination.
@@ -117,14 +132,28 @@ async fn inspect(
     // a connection that then idles for hours would be this.
     match Box::pin(open(stream, opened, standing, gateway, record)).await? {
         Open::Clear { mut stream, mut inbox, context } => {
-            http1::serve(&mut stream, &mut inbox, &mut Origin::One(context)).await;
+            let ended = http1::serve(&mut stream, &mut inbox, &mut Origin::One(context)).await;
+            reset_if_broken(&stream, ended);
             Ok(())
         }
         Open::Tls { mut stream, context } => {
-            http1::serve(&mut stream, &mut Inbox::new(), &mut Origin::One(context)).await;
+            let origin = &mut Origin::One(context);
+            let ended = http1::serve(&mut stream, &mut Inbox::new(), origin).await;
+            reset_if_broken(stream.get_ref().0.socket(), ended);
             Ok(())
         }
         Open::TlsHttp2 { stream, context } => Box::pin(http2::serve(stream, context)).await,
+    }
+}
+
+/// Has a connection end with a reset where its client would take a plain end for
+/// the end of its answer. That TLS did not say goodbye is not enough: many
+/// clients overlook it.
+fn reset_if_broken(stream: &TcpStream, ended: Ended) {
+    if ended == Ended::InMidAnswer
+        && let Err(err) = SockRef::from(stream).set_linger(Some(Duration::ZERO))
+    {
+        tracing::debug!(%err, "a connection cannot be reset");
     }
 }
 
@@ -220,14 +249,18 @@ async fn relay(
     let Opened { to, mut inbox, .. } = opened;
     let meter = Meter::new(Arc::clone(gateway));
     // A name is bytes that leave, too: under a wildcard a client can choose it.
-    meter.sent(to.host.to_string().len())?;
+    let name = meter.reserve(to.host.to_string().len())?;
     record.opened().await?;
-    let (mut upstream, facts) = gateway.dialer.tunnel(&admitted.permit, &to).await?;
+    let dialled = gateway.dialer.tunnel(&admitted.permit, &to).await;
+    meter.settle(name, &dialled);
+    record.tally().add(&meter.traffic());
+    let (mut upstream, facts) = dialled?;
     record.dialled(&facts);
 
     let mut patience = Patience::new(gateway);
     patience.begin(gateway);
     let mut upstream_in = Inbox::new();
+    let meter = Meter::new(Arc::clone(gateway));
     let tunnel =
         Tunnel::between((&mut stream, &mut inbox), (&mut upstream, &mut upstream_in), &meter);
     let allowed = || admitted.check_again(gateway, &to);
@@ -293,7 +326,7 @@ async fn say_no(
     let in_words = opened.by == By::Hello || matches!(opened.to.port, 80 | 443);
     match (opened.by, refusal) {
         (By::Connect, refusal) => {
-            tell_http(&mut stream, &record.refused(&refusal)).await;
+            tell_recorded(&mut stream, record.refused_for_good(&refusal), gateway).await;
             Err(refusal)
         }
         (By::Hello | By::Socks, Refusal::Policy(denial)) if in_words => {

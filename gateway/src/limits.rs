@@ -80,6 +80,23 @@ impl Limits {
         spend(&self.uploaded, bytes, self.bounds.load().upload, Limit::Upload)
     }
 
+    /// Takes back what was counted as leaving and did not leave.
+    pub(crate) fn not_uploaded(&self, bytes: u64) {
+        self.uploaded.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts `bytes` that have come already, and says whether they were too many.
+    pub(crate) fn arrived(&self, bytes: u64) -> Result<(), LimitReached> {
+        let before = self.downloaded.fetch_add(bytes, Ordering::Relaxed);
+        let bound = self.bounds.load().download.unwrap_or(u64::MAX);
+        let reached = before.saturating_add(bytes);
+        if reached > bound {
+            let limit = Limit::Download;
+            return Err(LimitReached { limit, value: bound, reached, retry_after: None });
+        }
+        Ok(())
+    }
+
     /// Counts `bytes` that are about to reach the sandbox.
     pub(crate) fn download(&self, bytes: u64) -> Result<(), LimitReached> {
         spend(&self.downloaded, bytes, self.bounds.load().download, Limit::Download)

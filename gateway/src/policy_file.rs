@@ -11,11 +11,17 @@ use std::path::{Path, PathBuf};
 use audit::Digest;
 use policies::{Beyond, Policy, Problems, Registries, RunOverrides, Source, Sources};
 
+use crate::config::Config;
+
 /// Where the policy is read from, and how it is to be taken.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyFile {
+    /// As its author knows it.
     path: PathBuf,
-    observe: bool,
+    /// What stands in for `/`, if policies are read below a folder.
+    root: Option<PathBuf>,
+    /// What is asked for beside the policy, which must permit it.
+    wanted: RunOverrides,
     registries: Registries,
 }
 
@@ -41,23 +47,50 @@ pub enum PolicyError {
 }
 
 impl PolicyFile {
-    /// `observe` asks for observing, which the policy must permit.
-    pub(crate) fn new(path: PathBuf, observe: bool) -> Self {
-        Self { path, observe, registries: Registries::default() }
+    pub(crate) fn new(config: &Config) -> Self {
+        let (allow, observe) = (config.allow.clone(), config.observe);
+        Self {
+            root: config.policy_root.clone(),
+            wanted: RunOverrides { allow, observe, ..RunOverrides::default() },
+            registries: config.registries.clone(),
+            ..Self::at(config.policy.clone())
+        }
     }
 
-    /// What rules mean that name no registry.
-    pub(crate) fn with_registries(self, registries: Registries) -> Self {
-        Self { registries, ..self }
+    /// A policy that is taken as it is written.
+    pub(crate) fn at(path: PathBuf) -> Self {
+        Self {
+            path,
+            root: None,
+            wanted: RunOverrides::default(),
+            registries: Registries::default(),
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
+    /// Where the policy that its author knows as `path` is kept.
+    fn on_disk(&self, path: &Path) -> PathBuf {
+        match &self.root {
+            Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
+            None => path.to_owned(),
+        }
+    }
+
+    /// The other way round.
+    fn as_known(&self, on_disk: &Path) -> io::Result<PathBuf> {
+        let Some(root) = &self.root else { return Ok(on_disk.to_owned()) };
+        match on_disk.strip_prefix(root.canonicalize()?) {
+            Ok(path) => Ok(Path::new("/").join(path)),
+            Err(_) => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
     /// Reads the file as it is now. Blocks on the disk.
     pub(crate) fn read(&self) -> Result<ReadPolicy, PolicyError> {
-        let text = read_bounded(&self.path)?;
+        let text = read_bounded(&self.path, &self.on_disk(&self.path))?;
         self.read_source(&Source::new(self.path.display().to_string(), text))
     }
 
@@ -67,14 +100,9 @@ impl PolicyFile {
     }
 
     fn read_source(&self, source: &Source) -> Result<ReadPolicy, PolicyError> {
-        let beside = Beside {
-            main: Path::new(&*source.name),
-            base: &self.path,
-            registries: &self.registries,
-        };
+        let beside = Beside { main: Path::new(&*source.name), file: self };
         let policy = policies::read(source, &beside)?;
-        let wanted = RunOverrides { observe: self.observe, ..RunOverrides::default() };
-        let policy = policy.for_run(&wanted).map_err(PolicyError::Beyond)?;
+        let policy = policy.for_run(&self.wanted).map_err(PolicyError::Beyond)?;
         Ok(ReadPolicy { policy, hash: Digest::of(source.text.as_bytes()).to_string() })
     }
 }
@@ -83,33 +111,35 @@ impl PolicyFile {
 struct Beside<'p> {
     /// The name of the text that is read, which need not be a file.
     main: &'p Path,
-    base: &'p Path,
-    registries: &'p Registries,
+    file: &'p PolicyFile,
 }
 
 impl Sources for Beside<'_> {
     fn load(&self, written: &str, from: &Source) -> Result<Source, String> {
+        let cannot = |err: io::Error| format!("cannot read `{written}`: {err}");
         let from = Path::new(&*from.name);
-        let from = if from == self.main { self.base } else { from };
+        let from = if from == self.main { &self.file.path } else { from };
         let path = from.parent().unwrap_or(Path::new("/")).join(written);
         // One name for one file, however it was written, or circles go unseen.
-        let path = path.canonicalize().map_err(|err| format!("cannot read `{written}`: {err}"))?;
-        let text = read_bounded(&path).map_err(|err| match err {
-            PolicyError::Read { source, .. } => format!("cannot read `{written}`: {source}"),
+        let on_disk = self.file.on_disk(&path).canonicalize().map_err(cannot)?;
+        let path = self.file.as_known(&on_disk).map_err(cannot)?;
+        let text = read_bounded(&path, &on_disk).map_err(|err| match err {
+            PolicyError::Read { source, .. } => cannot(source),
             other => other.to_string(),
         })?;
         Ok(Source::new(path.display().to_string(), text))
     }
 
     fn registries(&self) -> Registries {
-        self.registries.clone()
+        self.file.registries.clone()
     }
 }
 
-fn read_bounded(path: &Path) -> Result<String, PolicyError> {
+/// The text of the policy `path`, which is kept at `on_disk`.
+fn read_bounded(path: &Path, on_disk: &Path) -> Result<String, PolicyError> {
     let cannot = |source| PolicyError::Read { path: path.to_owned(), source };
     let mut text = String::new();
-    File::open(path)
+    File::open(on_disk)
         .map_err(cannot)?
         .take(MOST_BYTES + 1)
         .read_to_string(&mut text)
@@ -139,7 +169,7 @@ mod tests {
         for (name, text) in files {
             std::fs::write(directory.path().join(name), text).expect("a file can be written");
         }
-        let file = PolicyFile::new(directory.path().join("p.yaml"), false);
+        let file = PolicyFile::at(directory.path().join("p.yaml"));
         (directory, file)
     }
 
@@ -153,6 +183,38 @@ mod tests {
 
         let sent = file.read_text("the request", main).unwrap_or_else(|err| panic!("{err}"));
         assert_eq!(sent.policy.rules().count(), 2, "also for text that came from elsewhere");
+    }
+
+    #[test]
+    fn below_a_root_policies_keep_the_names_their_author_knows() {
+        let main = "version: 1\nextends: [../base.yaml]\nnet: {enabled: true, allow: [b.test]}\n\
+                    overrides: {allow: [c.test]}\n";
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let root = directory.path().join("files");
+        std::fs::create_dir_all(root.join("home/ann/work")).unwrap();
+        std::fs::write(root.join("home/ann/work/p.yaml"), main).unwrap();
+        std::fs::write(root.join("home/ann/base.yaml"), NET).unwrap();
+        std::fs::write(directory.path().join("outside.yaml"), NET).unwrap();
+        let allow = vec![policies::HostPattern::parse("c.test").expect("it is a host")];
+        let file = PolicyFile {
+            root: Some(root.clone()),
+            wanted: RunOverrides { allow, ..RunOverrides::default() },
+            ..PolicyFile::at("/home/ann/work/p.yaml".into())
+        };
+        let policy = file.read().unwrap_or_else(|err| panic!("{err}")).policy;
+        let ids: Vec<_> = policy.rules().map(|rule| rule.id().to_string()).collect();
+        assert_eq!(ids, ["net.allow[0]", "../base.yaml:net.allow[0]", "run.allow[0]"]);
+
+        let told = |text: &str| {
+            std::fs::write(root.join("home/ann/work/p.yaml"), text).unwrap();
+            file.read().expect_err("it is wrong").to_string()
+        };
+        let wrong = told("version: 2\n");
+        assert!(wrong.starts_with("/home/ann/work/p.yaml:1:"), "{wrong}");
+        let out = told("version: 1\nextends: [../../../../outside.yaml]\n");
+        assert!(out.contains("cannot read `../../../../outside.yaml`"), "{out}");
+        let beyond = told(NET);
+        assert!(beyond.contains("`c.test` is not among the hosts"), "{beyond}");
     }
 
     #[test]
@@ -180,7 +242,7 @@ mod tests {
             pip_files: vec![url("https://files.test/")],
             ..Registries::default()
         };
-        let file = file.with_registries(told);
+        let file = PolicyFile { registries: told, ..file };
         let policy = file.read().unwrap_or_else(|err| panic!("{err}")).policy;
         for (asked, answer) in [
             ("https://index.test/simple/six/", "allow: net.allow[0]"),
@@ -196,8 +258,9 @@ mod tests {
 
     #[test]
     fn observing_needs_the_policys_permission() {
-        let (directory, _) = written(&[("p.yaml", NET)]);
-        let file = PolicyFile::new(directory.path().join("p.yaml"), true);
+        let (_directory, file) = written(&[("p.yaml", NET)]);
+        let wanted = RunOverrides { observe: true, ..RunOverrides::default() };
+        let file = PolicyFile { wanted, ..file };
         assert_eq!(
             file.read().expect_err("it is not permitted").to_string(),
             "observing is not permitted; the policy would need `overrides: {observe: true}`"

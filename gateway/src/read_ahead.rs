@@ -26,6 +26,10 @@ impl<S> ReadAhead<S> {
         Self { socket, buffer: Vec::new(), at: 0, hot: false }
     }
 
+    pub(crate) fn socket(&self) -> &S {
+        &self.socket
+    }
+
     fn hand_out(&mut self, out: &mut ReadBuf<'_>) {
         let ahead = self.buffer.get(self.at..).unwrap_or_default();
         let part = ahead.get(..out.remaining()).unwrap_or(ahead);
@@ -167,5 +171,94 @@ mod tests {
         near.write_all(&[3; 1]).await.unwrap();
         assert_eq!(ahead.read(&mut part).await.unwrap(), 1);
         assert_eq!(ahead.buffer.capacity(), 0);
+    }
+
+    /// Reads once, after `before` bytes that are there already, with so much room.
+    async fn read_with_room(
+        ahead: &mut ReadAhead<tokio::io::DuplexStream>,
+        before: usize,
+        room: usize,
+    ) -> usize {
+        let mut bytes = vec![0; before + room];
+        let mut out = ReadBuf::new(&mut bytes);
+        out.put_slice(&vec![0; before]);
+        std::future::poll_fn(|cx| Pin::new(&mut *ahead).poll_read(cx, &mut out)).await.unwrap();
+        out.filled().len() - before
+    }
+
+    #[tokio::test]
+    async fn only_a_large_read_that_came_back_full_is_read_ahead_of() {
+        for (sent, before, room, hot) in [
+            (100_000, 0, WORTH_IT, true),
+            (100_000, 10, WORTH_IT, true),
+            (100_000, 0, WORTH_IT - 1, false),
+            (WORTH_IT, 0, WORTH_IT, true),
+            (WORTH_IT, 0, WORTH_IT + 1, false),
+            (10, 0, WORTH_IT, false),
+            (10, 0, 10, false),
+        ] {
+            let (mut near, far) = tokio::io::duplex(1 << 20);
+            let mut ahead = ReadAhead::new(far);
+            near.write_all(&vec![1; sent]).await.unwrap();
+            assert_eq!(read_with_room(&mut ahead, before, room).await, sent.min(room));
+            assert_eq!(ahead.hot, hot, "{sent} bytes, room for {room}");
+        }
+    }
+
+    #[tokio::test]
+    async fn it_reads_ahead_as_long_as_much_comes() {
+        let (mut near, far) = tokio::io::duplex(1 << 20);
+        let mut ahead = ReadAhead::new(far);
+        near.write_all(&vec![1; WORTH_IT + 2 * WORTH_IT]).await.unwrap();
+        read_with_room(&mut ahead, 0, WORTH_IT).await;
+        // All of the rest at once, of which a part is handed out.
+        assert_eq!(read_with_room(&mut ahead, 0, 100).await, 100);
+        assert_eq!((ahead.buffer.len(), ahead.hot), (2 * WORTH_IT, true));
+        assert_eq!(read_with_room(&mut ahead, 0, 2 * WORTH_IT).await, 2 * WORTH_IT - 100);
+        near.write_all(&[2; 10]).await.unwrap();
+        assert_eq!(read_with_room(&mut ahead, 0, WORTH_IT).await, 10);
+        assert_eq!((ahead.buffer.capacity(), ahead.hot), (0, false), "little has come");
+    }
+
+    #[tokio::test]
+    async fn what_is_written_passes_is_flushed_and_ends() {
+        let (near, mut far) = tokio::io::duplex(1000);
+        // What is written waits here until it is flushed.
+        let mut ahead = ReadAhead::new(tokio::io::BufWriter::new(near));
+        assert!(ahead.is_write_vectored());
+        ahead.write_all(b"one").await.unwrap();
+        assert_eq!(
+            ahead.write_vectored(&[IoSlice::new(b"t"), IoSlice::new(b"wo")]).await.unwrap(),
+            3
+        );
+        ahead.flush().await.unwrap();
+        let mut heard = [0; 6];
+        far.read_exact(&mut heard).await.unwrap();
+        assert_eq!(&heard, b"onetwo");
+        ahead.shutdown().await.unwrap();
+        assert_eq!(far.read(&mut heard).await.unwrap(), 0);
+        let plain = ReadAhead::new(tokio::io::join(tokio::io::empty(), Plain));
+        assert!(!plain.is_write_vectored());
+    }
+
+    /// Takes one piece at a time.
+    struct Plain;
+
+    impl AsyncWrite for Plain {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
     }
 }

@@ -22,6 +22,7 @@ use policies::{AuthorityError, HostError, MethodError, PathError, PathFault};
 
 use crate::dial::DialError;
 use crate::limits::{Limit, LimitReached};
+use crate::websocket::FrameFault;
 
 pub(crate) use denial::Denial;
 pub(crate) use reply::{Reply, Wire};
@@ -89,6 +90,10 @@ pub(crate) enum Refusal {
     UpstreamMalformed(String),
     #[error("the upstream did not answer within {limit:?}")]
     UpstreamSilent { limit: Duration },
+    #[error("what the upstream sent is not a WebSocket: {0}")]
+    UpstreamWebSocket(FrameFault),
+    #[error("what the client sent is not a WebSocket: {0}")]
+    WebSocket(FrameFault),
 }
 
 impl Refusal {
@@ -133,6 +138,8 @@ impl Refusal {
             Self::UpstreamClosed(_) => (502, "upstream_unreachable"),
             Self::UpstreamMalformed(_) => (502, "upstream_malformed"),
             Self::UpstreamSilent { .. } => (504, "upstream_timeout"),
+            Self::UpstreamWebSocket(_) => (502, "upstream_malformed"),
+            Self::WebSocket(_) => (400, "websocket_malformed"),
         }
     }
 
@@ -151,6 +158,11 @@ impl Refusal {
             _ if self.outcome() == Outcome::Refused => Some(audit::Verdict::Deny),
             _ => None,
         }
+    }
+
+    /// Whether a WebSocket ended because of what one side sent over it.
+    pub(crate) fn is_websocket_violation(&self) -> bool {
+        matches!(self, Self::UpstreamWebSocket(_) | Self::WebSocket(_))
     }
 
     /// Whether we said no, or something broke.
@@ -215,7 +227,10 @@ fn path_code(fault: PathFault) -> &'static str {
         | PathFault::DotSegment
         | PathFault::DoubleEscape
         | PathFault::EmptySegment
-        | PathFault::Encoding => "ambiguous",
+        | PathFault::Encoding
+        | PathFault::HiddenSegment
+        | PathFault::Parameters
+        | PathFault::Readings => "ambiguous",
         _ => "malformed",
     }
 }

@@ -4,12 +4,16 @@
 //! into an [`Asked`], which holds what was sent, and [`Request::read`] makes of it
 //! the one reading that policy judges and the upstream gets. Whatever could be
 //! read in two ways is refused here: two hosts, a host that is not the
-//! connection's, a path with dot segments, a method we do not know.
+//! connection's, a path with dot segments, a method we do not know, two spellings
+//! of one header.
 //!
 //! **Invariant:** after this step nobody looks at a name the client sent. The
 //! `Host` that goes out is rebuilt from the connection's destination.
 
-use policies::{Authority, Destination, Headers, Method, Query, RequestPath, Scheme, Target};
+use policies::{
+    Authority, Destination, FurtherPath, Headers, Method, Overridden, OverrideError, Query,
+    RequestPath, Scheme, Sent, Target, check_fields,
+};
 
 use crate::refuse::Refusal;
 
@@ -43,6 +47,7 @@ pub(crate) struct Asked<'h> {
     pub(crate) target: &'h [u8],
     /// HTTP/2's `:authority`. `Host` is read from the headers.
     pub(crate) authority: Option<&'h [u8]>,
+    /// The headers that will be sent, and `Host`.
     pub(crate) headers: &'h Fields,
     pub(crate) version: Version,
     /// It asks to become a WebSocket. HTTP/2's extended CONNECT is given as
@@ -55,6 +60,8 @@ pub(crate) struct Asked<'h> {
 pub(crate) struct Request<'h> {
     pub(crate) method: Method,
     pub(crate) overridden: Option<Method>,
+    /// Paths that it tells the server to serve instead.
+    pub(crate) further: Vec<FurtherPath>,
     pub(crate) path: RequestPath,
     pub(crate) query: Option<Query>,
     pub(crate) websocket: bool,
@@ -72,7 +79,6 @@ impl<'h> Request<'h> {
         authority: &str,
     ) -> Result<Self, Refusal> {
         let method = method(asked.method)?;
-        let overridden = overridden(asked.headers)?;
         let (path, query) = if asked.target.first() == Some(&b'/') {
             check_authority(asked, None, to, authority)?;
             split(asked.target)?
@@ -84,9 +90,18 @@ impl<'h> Request<'h> {
             check_authority(asked, Some(&target.destination), to, authority)?;
             (target.path, target.query)
         };
-        let grpc = is_grpc(asked.headers);
         let Asked { version, headers, websocket, .. } = *asked;
-        Ok(Self { method, overridden, path, query, websocket, grpc, version, headers })
+        check_fields(headers).map_err(|err| Refusal::Ambiguous(err.to_string()))?;
+        let sent = Sent { scheme, to, method, query: query.as_ref(), headers };
+        let Overridden { method: overridden, paths: further } =
+            Overridden::read(&sent).map_err(|err| refused_override(err, to))?;
+        match overridden {
+            Some(Method::Connect) => return Err(Refusal::ConnectInside),
+            Some(Method::Trace) => return Err(Refusal::Trace),
+            _ => {}
+        }
+        let grpc = is_grpc(headers);
+        Ok(Self { method, overridden, further, path, query, websocket, grpc, version, headers })
     }
 
     /// Whether it may change something on the server, as sent or as meant.
@@ -116,38 +131,15 @@ fn method(written: &[u8]) -> Result<Method, Refusal> {
     }
 }
 
-/// Headers that frameworks take for the method. A second one that disagrees is
-/// ambiguous: which of them counts is the server's secret.
-fn overridden(headers: &Fields) -> Result<Option<Method>, Refusal> {
-    let mut found: Option<Result<Method, Refusal>> = None;
-    for name in OVERRIDES {
-        headers.values(name, &mut |value| {
-            let read = read_override(name, value);
-            found = Some(match (found.take(), read) {
-                (None, read) => read,
-                (Some(Ok(one)), Ok(other)) if one == other => Ok(one),
-                (Some(Ok(_)), Ok(_)) => Err(Refusal::Ambiguous(
-                    "two method override headers name different methods".to_owned(),
-                )),
-                (Some(Err(err)), _) | (Some(Ok(_)), Err(err)) => Err(err),
-            });
-        });
-    }
-    match found.transpose()? {
-        Some(Method::Connect) => Err(Refusal::ConnectInside),
-        Some(Method::Trace) => Err(Refusal::Trace),
-        method => Ok(method),
+fn refused_override(err: OverrideError, to: &Destination) -> Refusal {
+    match err {
+        OverrideError::Ambiguous(why) => Refusal::Ambiguous(why),
+        OverrideError::Authority(err) => Refusal::BadAuthority(err),
+        OverrideError::Method(err) => Refusal::Method(err),
+        OverrideError::Mismatch { named } => mismatch(to, format_args!("{named}")),
+        OverrideError::Path(err) => Refusal::Path(err),
     }
 }
-
-fn read_override(name: &str, value: &[u8]) -> Result<Method, Refusal> {
-    let text = std::str::from_utf8(value)
-        .map_err(|err| Refusal::Malformed(format!("`{name}` is not ASCII: {err}")))?;
-    Method::parse_override(text).map_err(Refusal::Method)
-}
-
-pub(crate) const OVERRIDES: [&str; 3] =
-    ["x-http-method-override", "x-http-method", "x-method-override"];
 
 fn split(target: &[u8]) -> Result<(RequestPath, Option<Query>), Refusal> {
     let at = target.iter().position(|byte| *byte == b'?');

@@ -4,17 +4,19 @@
 //! to start comes first and leaves nothing behind, and the sandbox's listeners
 //! come last, so that nobody is let in before everything stands.
 
+use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use audit::{Log, Options, PolicyLoaded, PolicyRefused, Text};
+use audit::{Digest, Log, Name, Notice, Options, PolicyLoaded, PolicyRefused, Text};
 use certs::{Authority, Serving};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::JoinSet;
 use tokio::{task, time};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::config::{Ca, Config};
 use crate::control::{
@@ -158,8 +160,7 @@ async fn build(
     log: Log,
     mut inherited: Inherited,
 ) -> Result<Server, StartError> {
-    let policy_file = PolicyFile::new(config.policy.clone(), config.observe)
-        .with_registries(config.registries.clone());
+    let policy_file = PolicyFile::new(&config);
     let ReadPolicy { policy, hash } = read_policy(&policy_file, &log).await?;
     let tls = Serving::new(Arc::new(authority(&config)?))?;
     if let Some(kit) = &config.trust_kit {
@@ -197,6 +198,10 @@ fn open_log(config: &Config) -> Result<Log, StartError> {
         // for each answer would cost more than the answer.
         sync: audit::Sync::Awaited(SYNC_WITHIN),
         most_bytes: config.limits.audit,
+        pins: config.upstream.hosts.written().into_iter().map(Text::from).collect(),
+        roots: config.upstream.roots.files.iter().map(|file| named_root(file)).collect(),
+        origin: config.origin.clone(),
+        report,
         ..Options::new(config.run.as_str())
     };
     let (log, opening) = Log::open(&config.audit, options)?;
@@ -204,6 +209,34 @@ fn open_log(config: &Config) -> Result<Log, StartError> {
         warn!(bytes = recovered.bytes, "the audit log ended in a torn line, which was cut off");
     }
     Ok(log)
+}
+
+/// A file of authorities, by its name and what is in it.
+fn named_root(file: &Path) -> Name {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let digest = File::open(file).and_then(Digest::of_reader);
+    // One that cannot be read is an error of its own, a little later.
+    let digest = digest.map_or_else(|err| err.to_string(), |(digest, _)| digest.to_string());
+    format!("{name}={digest}").into()
+}
+
+/// Says in our own log what became of the audit log: with it, all traffic stops.
+fn report(notice: &Notice<'_>) {
+    match *notice {
+        Notice::Ended { folder, why } => error!(
+            folder = %folder.display(), %why,
+            "the audit log has ended, so nothing passes any more; start the gateway anew to go on"
+        ),
+        Notice::Paused { folder, why } => error!(
+            folder = %folder.display(), why,
+            "the audit log has no room, so nothing passes; \
+             make room on that disk and the gateway goes on by itself"
+        ),
+        Notice::Resumed { folder, paused, refused } => info!(
+            folder = %folder.display(), ?paused, refused,
+            "the audit log has room again, and the gateway goes on"
+        ),
+    }
 }
 
 /// A policy that is refused at the start is recorded before we give up.

@@ -67,11 +67,12 @@ pub(crate) async fn protocols(
         Some(known) => Ok(known),
         None => {
             let meter = Meter::new(Arc::clone(gateway));
-            let counted = meter.sent(to.host.to_string().len());
-            record.tally().add(&meter.traffic());
-            counted?;
+            let name = meter.reserve(to.host.to_string().len())?;
             record.opened().await?;
-            gateway.dialer.speaks_h2(permit, to).await
+            let speaks_h2 = gateway.dialer.speaks_h2(permit, to).await;
+            meter.settle(name, &speaks_h2);
+            record.tally().add(&meter.traffic());
+            speaks_h2
         }
     };
     Ok(match speaks_h2 {

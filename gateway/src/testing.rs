@@ -1,6 +1,8 @@
 //! A gateway for tests, made of the real parts.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use certs::{Authority, Lifetime, Serving};
 use policies::{NoFiles, Source};
@@ -15,6 +17,27 @@ use crate::metrics::Metrics;
 pub(crate) struct Stage {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) directory: TempDir,
+    disk_is_full: Arc<AtomicBool>,
+}
+
+/// The log's disk, which can be full.
+struct StageDisk(audit::Folder, Arc<AtomicBool>);
+
+impl audit::Sink for StageDisk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.1.load(Ordering::SeqCst) {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => self.0.write(bytes),
+        }
+    }
+
+    fn durable(&self) -> Arc<dyn audit::Durable> {
+        self.0.durable()
+    }
+
+    fn rotate(&mut self) -> io::Result<String> {
+        self.0.rotate()
+    }
 }
 
 impl Stage {
@@ -34,8 +57,12 @@ impl Stage {
         let policy = policies::read(&Source::new("test.policy.yaml", text), &NoFiles)
             .unwrap_or_else(|problems| panic!("{problems}"));
         let audit_folder = directory.path().join("audit");
-        let (log, _) = audit::Log::open(&audit_folder, audit::Options::new("test"))
-            .expect("a log can be opened");
+        let disk_is_full = Arc::new(AtomicBool::new(false));
+        let disk = Arc::clone(&disk_is_full);
+        let options = audit::Options::new("test");
+        let (log, _) =
+            audit::Log::open_through(&audit_folder, options, |folder| StageDisk(folder, disk))
+                .expect("a log can be opened");
         let authority = Authority::in_memory("test", Lifetime::default()).expect("keys are made");
         let limits = Limits::new(bounds, &policy.net.limits);
         let gateway = Gateway::new(
@@ -46,7 +73,19 @@ impl Stage {
             limits,
             Metrics::new(),
         );
-        Self { gateway: Arc::new(gateway), directory }
+        Self { gateway: Arc::new(gateway), directory, disk_is_full }
+    }
+
+    /// From now on nothing can be written to the log, or it can again.
+    pub(crate) fn fill_disk(&self, is_full: bool) {
+        self.disk_is_full.store(is_full, Ordering::SeqCst);
+    }
+
+    /// Resolves when a record was to be written and there was no room for it.
+    pub(crate) async fn no_room_was_found(&self) {
+        while self.gateway.log.health().unavailable.is_none() {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// What the log holds by now, after ending it.

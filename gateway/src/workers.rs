@@ -11,7 +11,10 @@
 use std::cell::Cell;
 use std::io;
 use std::net::TcpListener as StdListener;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Context;
 use std::thread;
 
 use tokio::net::TcpListener;
@@ -50,6 +53,33 @@ impl<T> PerWorker<T> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter()
     }
+}
+
+/// How many there are of something on one worker. It has a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Count(AtomicU32);
+
+impl Count {
+    pub(crate) fn up(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn down(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Has the task of this moment polled again once the others of its worker that
+/// are ready had their turn.
+pub(crate) fn let_others_go_first(cx: &mut Context<'_>) {
+    // Its first poll says when; what it is then is of no interest.
+    let polled = pin!(tokio::task::yield_now()).poll(cx);
+    debug_assert!(polled.is_pending(), "the runtime would not let others go first");
 }
 
 /// The workers beside the caller. Those whose connections have all ended after a
@@ -107,9 +137,33 @@ pub(crate) fn opened(doors: &[(Way, StdListener)]) -> io::Result<Vec<(Way, TcpLi
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Poll;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_lets_others_go_first_goes_on_after_them() {
+        let order = Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let tasks: Vec<_> = ["polite", "second", "third"]
+            .map(|name| {
+                let order = Arc::clone(&order);
+                let mut waits = name == "polite";
+                tokio::spawn(std::future::poll_fn(move |cx| {
+                    if std::mem::replace(&mut waits, false) {
+                        let_others_go_first(cx);
+                        return Poll::Pending;
+                    }
+                    order.lock().push(name);
+                    Poll::Ready(())
+                }))
+            })
+            .into();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        assert_eq!(*order.lock(), ["second", "third", "polite"]);
+    }
 
     #[test]
     fn every_worker_has_its_own_and_all_of_them_are_reached() {

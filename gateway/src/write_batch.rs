@@ -9,6 +9,7 @@
 //! taken. A socket that takes nothing more stops the writer once [`MOST_HELD`]
 //! is held.
 
+use std::fmt;
 use std::future::{self, Future};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
@@ -26,9 +27,12 @@ pub(crate) struct Batched<S>(Arc<Mutex<Batch<S>>>);
 #[derive(Debug)]
 pub(crate) struct Sender<S>(Arc<Mutex<Batch<S>>>);
 
-#[derive(Debug)]
+/// What has to be ready before anything is sent.
+pub(crate) type Gate = Box<dyn FnMut(&mut Context<'_>) -> Poll<io::Result<()>> + Send>;
+
 struct Batch<S> {
     stream: S,
+    gate: Option<Gate>,
     /// What was written and not sent yet, from `sent` on.
     held: Vec<u8>,
     sent: usize,
@@ -37,7 +41,16 @@ struct Batch<S> {
 }
 
 pub(crate) fn batched<S>(stream: S) -> (Batched<S>, Sender<S>) {
-    let batch = Batch { stream, held: Vec::new(), sent: 0, failed: None };
+    batched_if(None, stream)
+}
+
+/// The same, where nothing is sent that was written before `gate` was ready.
+pub(crate) fn batched_behind<S>(gate: Gate, stream: S) -> (Batched<S>, Sender<S>) {
+    batched_if(Some(gate), stream)
+}
+
+fn batched_if<S>(gate: Option<Gate>, stream: S) -> (Batched<S>, Sender<S>) {
+    let batch = Batch { stream, gate, held: Vec::new(), sent: 0, failed: None };
     let batch = Arc::new(Mutex::new(batch));
     (Batched(Arc::clone(&batch)), Sender(batch))
 }
@@ -58,6 +71,12 @@ where
     .await
 }
 
+impl<S: fmt::Debug> fmt::Debug for Batch<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch").field("stream", &self.stream).finish_non_exhaustive()
+    }
+}
+
 impl<S: AsyncWrite + Unpin> Batch<S> {
     /// Sends what it can. A failure is told to the writer, who is the one that
     /// can do something about it.
@@ -71,6 +90,9 @@ impl<S: AsyncWrite + Unpin> Batch<S> {
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.held.is_empty() {
             return Poll::Ready(Ok(()));
+        }
+        if let Some(gate) = &mut self.gate {
+            ready!(gate(cx))?;
         }
         while let Some(rest) = self.held.get(self.sent..).filter(|rest| !rest.is_empty()) {
             match ready!(Pin::new(&mut self.stream).poll_write(cx, rest)) {
@@ -236,5 +258,34 @@ mod tests {
         drop(stream);
         far.read_to_end(&mut heard).await.unwrap();
         assert_eq!(heard, b"last words");
+    }
+
+    #[tokio::test]
+    async fn the_end_is_passed_on_and_so_is_a_failure() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let (mut stream, sender) = batched(near);
+        assert!(stream.is_write_vectored());
+        in_turns(sender, async {
+            stream.shutdown().await.unwrap();
+        })
+        .await;
+        let mut heard = [0];
+        assert_eq!(
+            far.read(&mut heard).await.unwrap(),
+            0,
+            "the stream is still held, and has ended"
+        );
+
+        let (near, far) = tokio::io::duplex(16);
+        drop(far);
+        let (mut stream, sender) = batched(near);
+        in_turns(sender, async {
+            stream.write_all(b"lost").await.unwrap();
+            // The turn ends here, and what was held cannot be sent.
+            tokio::task::yield_now().await;
+            let err = stream.flush().await.unwrap_err();
+            assert_eq!(err.kind(), io::ErrorKind::BrokenPipe);
+        })
+        .await;
     }
 }

@@ -299,6 +299,84 @@ fn a_directory_that_others_can_read_is_no_start() {
     }
 }
 
+#[tokio::test]
+async fn a_full_disk_is_said_and_service_resumes_when_there_is_room() {
+    let place = Place::new("{proxy: 127.0.0.1:0}", "");
+    let Some(disk) = SmallDisk::mount(&place.path("disk")) else {
+        eprintln!("SKIP: a small disk can be mounted by root alone");
+        return;
+    };
+    let settings = fs::read_to_string(place.path("gateway.yaml")).expect("it was written");
+    place.write("gateway.yaml", &settings.replace("audit: audit", "audit: disk/audit"));
+    let (served, status) = Served::start(&place, &mut place.command()).await;
+    let address = status.listening.first().map(|one| one.address.clone()).expect("it listens");
+    let refused = |patience: Duration| {
+        let mut stream = TcpStream::connect(&address).expect("it listens");
+        stream.set_read_timeout(Some(patience)).expect("it can be set");
+        // It may hang up with a refusal before it has heard anything.
+        drop(
+            stream.write_all(b"CONNECT denied.test:443 HTTP/1.1\r\nHost: denied.test:443\r\n\r\n"),
+        );
+        let mut reply = String::new();
+        drop(stream.read_to_string(&mut reply));
+        reply
+    };
+    assert!(refused(Duration::from_secs(20)).starts_with("HTTP/1.1 403 "));
+
+    disk.fill();
+    while place.client().status().await.expect("it answers").ready {
+        refused(Duration::from_millis(20));
+    }
+    let status = place.client().status().await.expect("it answers");
+    let why = status.audit.why_not.expect("it is not available");
+    assert!(why.contains("waits for room on its disk: No space left on device"), "{why}");
+    let reply = refused(Duration::from_secs(20));
+    assert!(reply.starts_with("HTTP/1.1 503 ") && reply.contains("audit_unavailable"), "{reply}");
+
+    disk.make_room();
+    place.until(|status| status.ready).await;
+    assert!(refused(Duration::from_secs(20)).starts_with("HTTP/1.1 403 "));
+    served.signal("TERM");
+    let (code, words) = served.end();
+    assert_eq!(code, Some(0), "{words}");
+    let said = |what: &str| words.matches(what).count();
+    assert_eq!(said("the audit log has no room, so nothing passes"), 1, "{words}");
+    assert!(words.contains(&format!("folder={}", place.path("disk/audit").display())), "{words}");
+    assert_eq!(said("the audit log has room again, and the gateway goes on"), 1, "{words}");
+    let verified = audit::verify(&place.path("disk/audit"), &[]).expect("the chain is whole");
+    assert!(verified.log.is_some_and(|log| log.closed && log.recovered == 0));
+    let log = fs::read_to_string(place.path("disk/audit/audit.jsonl")).expect("it is there");
+    assert_eq!(log.matches(r#""kind":"log_resumed""#).count(), 1, "{log}");
+}
+
+/// A disk of 256 KiB.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &Path) -> Option<Self> {
+        fs::create_dir(at).expect("it can be made");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=256k,mode=0700", "none"]).arg(at);
+        let mounted = mount.stderr(Stdio::null()).status();
+        mounted.is_ok_and(|status| status.success()).then(|| Self(at.to_owned()))
+    }
+
+    fn fill(&self) {
+        let mut file = fs::File::create(self.0.join("filler")).expect("there is room for a name");
+        while file.write_all(&[0; 512]).is_ok() {}
+    }
+
+    fn make_room(&self) {
+        fs::remove_file(self.0.join("filler")).expect("it is there");
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        drop(Command::new("umount").arg("-l").arg(&self.0).status());
+    }
+}
+
 #[test]
 fn help_and_version_are_for_people() {
     let place = Place::new("{proxy: 127.0.0.1:0}", "");

@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use policies::yaml::Spanned;
-use policies::{Name, Registries, RegistryUrl, Span};
+use policies::{HostPattern, Name, Registries, RegistryUrl, Span};
 use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
 
 use super::Listen;
@@ -25,6 +25,9 @@ pub(super) struct Document {
     // is missing.
     pub(super) run: Option<Name>,
     pub(super) policy: Option<FilePath>,
+    pub(super) policy_root: Option<FilePath>,
+    #[serde(default)]
+    pub(super) allow: Vec<HostPattern>,
     pub(super) listen: Option<Spanned<ListenSection>>,
     #[serde(default)]
     pub(super) dns: DnsSection,
@@ -42,6 +45,33 @@ pub(super) struct Document {
     pub(super) observe: bool,
     #[serde(default)]
     pub(super) registries: RegistriesSection,
+    #[serde(default)]
+    pub(super) origin: OriginSection,
+}
+
+/// Who started the run, which the gateway does not know by itself.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct OriginSection {
+    user: Option<String>,
+    host: Option<String>,
+    project: Option<String>,
+    backend: Option<String>,
+    version: Option<String>,
+}
+
+impl OriginSection {
+    pub(super) fn resolve(self) -> audit::Origin {
+        let Self { user, host, project, backend, version } = self;
+        let name = |text: Option<String>| text.map(|text| audit::Name::from(text.as_str()));
+        audit::Origin {
+            user: name(user),
+            host: name(host),
+            project: project.map(|text| audit::Text::from(text.as_str())),
+            backend: name(backend),
+            version: name(version),
+        }
+    }
 }
 
 /// What this machine's package managers are set up to use, for rules that name

@@ -23,7 +23,7 @@ use std::time::Duration;
 use std::{env, fs, io, path};
 
 use policies::yaml::{self, Spanned};
-use policies::{Problems, Registries, Source};
+use policies::{HostPattern, Problems, Registries, Source};
 
 use crate::dial::Settings;
 use crate::limits::Bounds;
@@ -39,10 +39,17 @@ pub struct Config {
     /// The run whose name every record bears.
     pub run: String,
     pub policy: PathBuf,
+    /// The folder that stands in for `/` where policies are read: they keep the
+    /// names that the person knows who wrote them.
+    pub policy_root: Option<PathBuf>,
+    /// Hosts that this run may reach as well, where the policy permits that.
+    pub allow: Vec<HostPattern>,
     /// Let pass what no rule names, and record it, where the policy permits that.
     pub observe: bool,
     /// What rules mean that name no registry.
     pub registries: Registries,
+    /// Who started the run, for the first line of its log.
+    pub origin: audit::Origin,
     pub topology: Topology,
     pub listen: Listen,
     pub dns: Dns,
@@ -132,6 +139,8 @@ fn resolve(document: Document, source: &Source, base: &Path) -> Result<Config, P
     let Document {
         run,
         policy,
+        policy_root,
+        allow,
         listen,
         dns,
         control,
@@ -143,6 +152,7 @@ fn resolve(document: Document, source: &Source, base: &Path) -> Result<Config, P
         topology,
         observe,
         registries,
+        origin,
     } = document;
 
     let answer = dns.answer.map(|AnswerAddress(address)| address);
@@ -182,9 +192,12 @@ fn resolve(document: Document, source: &Source, base: &Path) -> Result<Config, P
 
     problems.or(Config {
         run: run.as_str().to_owned(),
-        policy: base.join(policy),
+        policy: if policy_root.is_some() { policy } else { base.join(policy) },
+        policy_root: policy_root.map(|FilePath(path)| base.join(path)),
+        allow,
         observe,
         registries: registries.resolve(),
+        origin: origin.resolve(),
         topology: topology.unwrap_or_else(|| topology_of(&listen)),
         listen,
         dns: Dns {

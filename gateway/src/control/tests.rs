@@ -23,7 +23,7 @@ impl Scene {
         let stage = Stage::new(ALLOWED_TEST);
         let policy = stage.directory.path().join("p.yaml");
         std::fs::write(&policy, ALLOWED_TEST).expect("a file can be written");
-        let file = PolicyFile::new(policy.clone(), false);
+        let file = PolicyFile::at(policy.clone());
         let controller = Arc::new(Controller::new(Arc::clone(&stage.gateway), file, Vec::new()));
         let path = stage.directory.path().join("run/control.sock");
         let socket = ControlSocket::bind(&path).expect("it can be made");

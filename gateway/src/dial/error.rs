@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use policies::{Destination, Forbidden};
 
+use super::distrust::{Distrust, Incompatibility};
 use super::resolve::ResolveError;
-use super::tls::Distrust;
 use super::upstream_proxy::ProxyError;
 
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +22,8 @@ pub(crate) enum DialError {
     Forbidden { to: Destination, first: Forbidden },
     #[error("{to} broke off the handshake")]
     Handshake { to: Destination, source: io::Error },
+    #[error("the TLS of {to} and ours have nothing in common: {reason}")]
+    Incompatible { to: Destination, reason: Incompatibility },
     #[error("{to} no longer speaks HTTP/2")]
     NotHttp2 { to: Destination },
     #[error("cannot resolve {to}")]
@@ -42,6 +44,7 @@ impl DialError {
                 "upstream_unreachable"
             }
             Self::Forbidden { .. } => "destination_forbidden",
+            Self::Incompatible { .. } => "upstream_incompatible",
             Self::Resolve { .. } => "upstream_unresolved",
             Self::Timeout { .. } => "upstream_timeout",
             Self::Untrusted { .. } => "upstream_untrusted",
@@ -57,6 +60,7 @@ impl DialError {
             Self::Timeout { .. } => 504,
             Self::Connect { .. }
             | Self::Handshake { .. }
+            | Self::Incompatible { .. }
             | Self::NotHttp2 { .. }
             | Self::Resolve { .. }
             | Self::Untrusted { .. }

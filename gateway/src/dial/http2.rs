@@ -24,6 +24,7 @@ use super::route::Dialable;
 use super::settings::PoolSizes;
 use super::speaks::Speaks;
 use super::stream::Tls;
+use crate::frames::{Opener, Watch, Watched, watched};
 use crate::write_batch::{Batched, batched, in_turns};
 
 /// A place on a shared connection, for one request. Dropping it gives the place
@@ -34,6 +35,7 @@ pub(crate) struct Http2Upstream {
     send: SendRequest<Bytes>,
     facts: UpstreamFacts,
     busy: Arc<Busy>,
+    watch: Arc<Watch>,
 }
 
 impl Http2Upstream {
@@ -45,6 +47,11 @@ impl Http2Upstream {
     /// it has told us.
     pub(crate) fn extended_connect(&self) -> bool {
         self.send.is_extended_connect_protocol_enabled()
+    }
+
+    /// What is known of the connection's frames.
+    pub(crate) fn watch(&self) -> &Arc<Watch> {
+        &self.watch
     }
 
     #[cfg(test)]
@@ -124,6 +131,7 @@ struct Live {
     at: Dialable,
     facts: UpstreamFacts,
     busy: Arc<Busy>,
+    watch: Arc<Watch>,
 }
 
 impl Connections {
@@ -142,6 +150,7 @@ impl Connections {
             send: chosen.send.clone(),
             facts: chosen.facts.of_reuse(),
             busy: Arc::clone(&chosen.busy),
+            watch: Arc::clone(&chosen.watch),
         })
     }
 
@@ -151,6 +160,7 @@ impl Connections {
             send: live.send.clone(),
             facts: live.facts.clone(),
             busy: Arc::clone(&live.busy),
+            watch: Arc::clone(&live.watch),
         };
         self.live.lock().push(live);
         first
@@ -225,6 +235,7 @@ pub(super) async fn start(
 ) -> Result<Http2Upstream, h2::Error> {
     let Negotiated { stream, at, facts } = negotiated;
     let (stream, sender) = batched(stream);
+    let (stream, watch) = watched(stream, Opener::We, STREAM_WINDOW);
     let (send, mut connection) = Builder::new()
         .enable_push(false)
         .initial_window_size(STREAM_WINDOW)
@@ -239,12 +250,12 @@ pub(super) async fn start(
     let care = care(shared, speaks, to, &busy, send.clone(), ping);
     let driven = drive(connection, care, Arc::downgrade(shared), to.clone(), Arc::clone(&busy));
     tokio::spawn(in_turns(sender, driven));
-    Ok(shared.with(to).add(Live { send, at, facts, busy }))
+    Ok(shared.with(to).add(Live { send, at, facts, busy, watch }))
 }
 
 /// Keeps a connection going until its end, and then takes it off the list.
 async fn drive(
-    connection: Connection<Batched<Tls>, Bytes>,
+    connection: Connection<Watched<Batched<Tls>>, Bytes>,
     care: impl Future<Output = ()>,
     shared: Weak<Shared>,
     to: Destination,

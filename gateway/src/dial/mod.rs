@@ -1,8 +1,10 @@
 //! Step 8 of 10: connect to the upstream, safely.
 //!
-//! Comes after the request was authorized and before bytes are relayed. Only
-//! this folder looks up names and opens outbound sockets, and it does neither
-//! without a permit.
+//! Comes after the request was authorized and before bytes are relayed; with one
+//! exception, see [`crate::terminate`]: to know what to offer a client that speaks
+//! HTTP/2, the upstream's protocol is learned before there is a request, under the
+//! permit for the host. Only this folder looks up names and opens outbound
+//! sockets, and it does neither without a permit.
 //!
 //! Resolve once, check each answer against the permit's reach, dial one that
 //! passed. The order matters: checking a name and then dialling it by name
@@ -14,6 +16,7 @@
 //! name may be pinned to an address, and everything may go through a proxy.
 
 mod connect;
+mod distrust;
 mod error;
 mod facts;
 mod http1;
@@ -147,6 +150,28 @@ impl Dialer {
     ) -> Result<(TcpStream, UpstreamFacts), DialError> {
         let Opened { stream, facts, .. } = self.open(permit.reach(), to).await?;
         Ok((stream, facts))
+    }
+
+    /// How many bytes of a destination's name have left in a dial that failed: to a
+    /// name server, to a proxy, or in the hello of TLS.
+    pub(crate) fn name_left(&self, failed: &DialError) -> usize {
+        let (to, met) = match failed {
+            DialError::Connect { to, .. }
+            | DialError::Forbidden { to, .. }
+            | DialError::Resolve { to, .. } => (to, false),
+            DialError::Handshake { to, .. }
+            | DialError::Incompatible { to, .. }
+            | DialError::NotHttp2 { to }
+            | DialError::Timeout { to, .. }
+            | DialError::Untrusted { to, .. }
+            | DialError::UpstreamProxy { to, .. } => (to, true),
+        };
+        match &to.host {
+            policies::Host::Name(name) if met || self.settings.hosts.find(name).is_none() => {
+                name.as_str().len()
+            }
+            policies::Host::Name(_) | policies::Host::Address(_) => 0,
+        }
     }
 
     /// Lets go of connections to destinations that a new policy

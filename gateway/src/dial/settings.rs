@@ -58,6 +58,15 @@ impl Pins {
         names
     }
 
+    /// Every pin as `NAME=ADDRESS`, as an operator writes it, sorted.
+    pub(crate) fn written(&self) -> Vec<String> {
+        let exact = self.exact.iter().map(|(name, pin)| format!("{name}={pin}"));
+        let below = self.below.iter().map(|(suffix, pin)| format!("*.{suffix}={pin}"));
+        let mut written: Vec<String> = exact.chain(below).collect();
+        written.sort();
+        written
+    }
+
     /// The name's own pin, else that of its nearest parent.
     pub(crate) fn find(&self, name: &HostName) -> Option<Pin> {
         let below = || name.parents().find_map(|parent| self.below.get(parent));
@@ -98,6 +107,15 @@ impl Pin {
 
     pub(crate) fn address(self, asked: u16) -> SocketAddr {
         SocketAddr::new(self.address, self.port.unwrap_or(asked))
+    }
+}
+
+impl fmt::Display for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            Some(port) => write!(f, "{}", SocketAddr::new(self.address, port)),
+            None => write!(f, "{}", self.address),
+        }
     }
 }
 

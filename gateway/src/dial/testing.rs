@@ -20,8 +20,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::distrust::{Distrust, Incompatibility};
 use super::resolve::{Answer, ResolveError, Resolver};
-use super::tls::Distrust;
 use super::upstream_proxy::ProxyError;
 use super::{DialError, Dialer, Pin, Settings};
 
@@ -197,6 +197,7 @@ pub(crate) fn one_of_each_failure() -> Vec<DialError> {
         DialError::Connect { to: to(), source: broken() },
         DialError::Forbidden { to: to(), first },
         DialError::Handshake { to: to(), source: broken() },
+        DialError::Incompatible { to: to(), reason: Incompatibility::OldVersion },
         DialError::NotHttp2 { to: to() },
         DialError::Resolve { to: to(), source: ResolveError::NoAddress },
         DialError::Timeout { to: to(), limit: Duration::from_secs(1) },
@@ -209,6 +210,7 @@ pub(crate) fn one_of_each_failure() -> Vec<DialError> {
             DialError::Connect { .. }
             | DialError::Forbidden { .. }
             | DialError::Handshake { .. }
+            | DialError::Incompatible { .. }
             | DialError::NotHttp2 { .. }
             | DialError::Resolve { .. }
             | DialError::Timeout { .. }

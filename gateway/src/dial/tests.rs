@@ -1,6 +1,7 @@
 //! What the dialer promises, tried on loopback and with a scripted resolver.
 
 mod addresses;
+mod facts;
 mod http2;
 mod kept;
 mod lookups;

@@ -3,17 +3,17 @@
 //! A certificate that is not believed ends the attempt. There is no setting that
 //! accepts it, and the reason is put in words that a person can act on.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 
 use audit::Digest;
 use policies::{Destination, Host};
 use rustls::pki_types::ServerName;
-use rustls::{CertificateError, CipherSuite, ClientConfig, HandshakeKind, ProtocolVersion};
+use rustls::{CipherSuite, ClientConfig, HandshakeKind, ProtocolVersion};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::distrust::{Refused, refused};
 use super::error::DialError;
 use super::facts::TlsFacts;
 use super::stream::Tls;
@@ -34,8 +34,11 @@ pub(super) async fn handshake(
             let facts = Arc::new(facts(&stream));
             Ok((stream, facts))
         }
-        Err(source) => Err(match distrust(&source) {
-            Some(reason) => DialError::Untrusted { to: to.clone(), reason },
+        Err(source) => Err(match refused(&source) {
+            Some(Refused::Untrusted(reason)) => DialError::Untrusted { to: to.clone(), reason },
+            Some(Refused::Incompatible(reason)) => {
+                DialError::Incompatible { to: to.clone(), reason }
+            }
             None => DialError::Handshake { to: to.clone(), source },
         }),
     }
@@ -75,74 +78,6 @@ fn facts(stream: &Tls) -> TlsFacts {
         resumed: session.handshake_kind() == Some(HandshakeKind::Resumed),
         certificate,
     }
-}
-
-/// Why an upstream's certificate is not believed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Distrust {
-    /// What `openssl req -x509` makes, unless told otherwise.
-    Authority,
-    BadSignature,
-    Expired,
-    Invalid,
-    NotYetValid,
-    Revoked,
-    UnknownIssuer,
-    WrongName,
-    WrongPurpose,
-}
-
-impl Distrust {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Authority => {
-                "it is an authority's own certificate; issue the server one that is not (CA:FALSE)"
-            }
-            Self::BadSignature => "the authority it names did not sign it",
-            Self::Expired => "it has expired",
-            Self::Invalid => "it is not a valid certificate",
-            Self::NotYetValid => "it is not valid yet",
-            Self::Revoked => "it was revoked",
-            Self::UnknownIssuer => {
-                "no authority we trust issued it; it may be self-signed, or lack its intermediate"
-            }
-            Self::WrongName => "it was issued for another name",
-            Self::WrongPurpose => "it was not issued for a server",
-        }
-    }
-}
-
-impl fmt::Display for Distrust {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// The fault in the certificate, if that is what ended the handshake.
-fn distrust(err: &io::Error) -> Option<Distrust> {
-    let err = err.get_ref()?.downcast_ref::<rustls::Error>()?;
-    let rustls::Error::InvalidCertificate(fault) = err else { return None };
-    // rustls may add faults; all of them are distrust.
-    Some(match fault {
-        CertificateError::BadSignature => Distrust::BadSignature,
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => Distrust::Expired,
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            Distrust::NotYetValid
-        }
-        CertificateError::Revoked => Distrust::Revoked,
-        CertificateError::UnknownIssuer => Distrust::UnknownIssuer,
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            Distrust::WrongName
-        }
-        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
-            Distrust::WrongPurpose
-        }
-        // The verifier's own word, which rustls passes on without a name.
-        CertificateError::Other(why) if why.to_string().contains("CaUsedAsEndEntity") => {
-            Distrust::Authority
-        }
-        _ => Distrust::Invalid,
-    })
 }
 
 /// A cipher suite as IANA spells it, which is what reviewers search for. rustls

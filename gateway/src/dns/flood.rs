@@ -74,4 +74,18 @@ mod tests {
         assert!(flood.admits());
         assert!(time::timeout(SECOND * 10, flood.dropped()).await.is_err());
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_dropped_while_one_waits_is_in_the_same_number() {
+        let flood = Flood::new(1);
+        assert!(flood.admits() && !flood.admits());
+        let meanwhile = async {
+            time::sleep(SECOND / 2).await;
+            assert!(!flood.admits() && !flood.admits());
+        };
+        let (dropped, ()) = tokio::join!(flood.dropped(), meanwhile);
+        assert_eq!(dropped, 3);
+        // They were told, so that nothing is left to tell.
+        assert!(time::timeout(SECOND * 10, flood.dropped()).await.is_err());
+    }
 }

@@ -160,3 +160,86 @@ fn an_address_that_is_none_is_never_the_answer() {
         assert_eq!(NameServer::answer_at(&told, local), told.answer);
     }
 }
+
+#[tokio::test]
+async fn a_record_says_who_asked_how_and_under_which_policy() {
+    let stage = Stage::new(ALLOWED_TEST);
+    let server = NameServer::new(Arc::clone(&stage.gateway), SETTINGS);
+    let peer = SocketAddr::from(([192, 0, 2, 7], 4711));
+    let message = question("evil.test.", RecordType::AAAA);
+    for transport in [Transport::Udp, Transport::Tcp] {
+        assert!(server.reply(&message, peer, Ipv4Addr::LOCALHOST, transport).is_some());
+    }
+    let events = stage.events_of("dns").await;
+    let [udp, tcp] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(udp["network.transport"], "udp");
+    assert_eq!(tcp["network.transport"], "tcp");
+    for event in [udp, tcp] {
+        assert_eq!(event["client.address"], "192.0.2.7");
+        assert_eq!(event["client.port"], 4711);
+        assert_eq!(event["sluice.policy.hash"], "hash");
+        assert_eq!(event["dns.question.type"], "AAAA");
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_policy_would_refuse_is_told_so() {
+    let stage = Stage::new(ALLOWED_TEST);
+    let server = NameServer::new(Arc::clone(&stage.gateway), SETTINGS);
+    let peer = SocketAddr::from(([127, 0, 0, 1], 9));
+    for (name, told) in [
+        ("evil.test.", "policy would refuse this name: no_rule"),
+        ("allowed.test.", "every name leads"),
+    ] {
+        let mut message = Message::from_vec(&question(name, RecordType::A)).unwrap();
+        message.set_edns(hickory_proto::op::Edns::new());
+        let message = message.to_vec().unwrap();
+        let reply = server.reply(&message, peer, Ipv4Addr::LOCALHOST, Transport::Udp).unwrap();
+        assert!(String::from_utf8_lossy(&reply).contains(told), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_question_is_recorded_with_the_bound() {
+    let stage = Stage::new(ALLOWED_TEST);
+    let settings = config::Dns { queries_per_second: 2, ..SETTINGS };
+    let server = NameServer::new(Arc::clone(&stage.gateway), settings);
+    let peer = SocketAddr::from(([127, 0, 0, 1], 9));
+    let message = question("evil.test.", RecordType::A);
+    time::pause();
+    for _ in 0..5 {
+        drop(server.reply(&message, peer, Ipv4Addr::LOCALHOST, Transport::Udp));
+    }
+    assert!(time::timeout(Duration::from_secs(5), server.report_drops()).await.is_err());
+    time::resume();
+    let limits = stage.events_of("limit").await;
+    let [limit] = limits.as_slice() else { panic!("{limits:?}") };
+    assert_eq!(
+        (&limit["sluice.limit.value"], &limit["sluice.limit.reached"]),
+        (&2.into(), &5.into())
+    );
+}
+
+/// What a server makes of these bytes on a TCP connection that ends after them.
+async fn read_bytes(sent: &[u8]) -> io::Result<Option<usize>> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let at = listener.local_addr().expect("it is bound");
+    let mut client = TcpStream::connect(at).await.expect("it listens");
+    let (mut stream, _) = listener.accept().await.expect("a client is there");
+    client.write_all(sent).await.expect("it is open");
+    drop(client);
+    Ok(read_message(&mut stream).await?.map(|message| message.len()))
+}
+
+#[tokio::test]
+async fn a_message_may_be_as_long_as_it_may_be() {
+    let framed = |length: usize| {
+        let announced = u16::try_from(length).unwrap().to_be_bytes();
+        [announced.as_slice(), &vec![0; length]].concat()
+    };
+    assert_eq!(read_bytes(&framed(MOST_BYTES)).await.unwrap(), Some(MOST_BYTES));
+    assert_eq!(read_bytes(&framed(MOST_BYTES + 1)).await.unwrap(), None);
+    assert_eq!(read_bytes(&framed(MOST_BYTES + 9)).await.unwrap(), None);
+    assert_eq!(read_bytes(&[]).await.unwrap(), None, "it ended in order");
+    assert!(read_bytes(&[0, 9, 1]).await.is_err(), "it ended in the middle");
+}

@@ -14,6 +14,8 @@ pub(crate) struct Decoder {
     state: State,
     /// Bytes of the current chunk's size line.
     line: usize,
+    /// Bytes of extensions so far, beyond what the data has earned.
+    extensions: u64,
     block: Vec<u8>,
     trailers: Fields,
 }
@@ -48,14 +50,14 @@ pub(crate) enum ChunkFault {
     Field(#[from] FieldFault),
     #[error("a chunk's size is not a hexadecimal number, or too large")]
     Size,
-    #[error("a trailer names a field that only a head may have")]
-    Trailer,
     #[error("the trailers are too long")]
     Trailers,
 }
 
 /// Extensions are passed on to nobody; this many bytes of them are tolerated.
 const LONGEST_LINE: usize = 256;
+/// And this many in one body, beyond one for each byte of data.
+const MOST_EXTENSIONS: u64 = 16 * 1024;
 const LONGEST_TRAILERS: usize = 8 * 1024;
 const MOST_TRAILERS: usize = 32;
 /// Fifteen digits are a petabyte, and cannot overflow.
@@ -64,16 +66,22 @@ const MOST_DIGITS: u8 = 15;
 impl Decoder {
     pub(crate) fn new() -> Self {
         let state = State::Size { value: 0, digits: 0 };
-        Self { state, line: 0, block: Vec::new(), trailers: Fields::default() }
+        let (line, extensions) = (0, 0);
+        Self { state, line, extensions, block: Vec::new(), trailers: Fields::default() }
     }
 
     pub(crate) fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// What came after the last chunk.
+    /// What came after the last chunk. Whether it may be passed on is for
+    /// [`crate::trailers`] to say.
     pub(crate) fn trailers(&self) -> &Fields {
         &self.trailers
+    }
+
+    pub(crate) fn trailers_mut(&mut self) -> &mut Fields {
+        &mut self.trailers
     }
 
     /// Takes framing bytes off the front of `input` until data begins, and says
@@ -92,6 +100,7 @@ impl Decoder {
             let available = input.len() - framing;
             data = usize::try_from(*left).map_or(available, |left| left.min(available));
             *left -= data as u64;
+            self.extensions = self.extensions.saturating_sub(data as u64);
             if *left == 0 {
                 self.state = State::DataReturn;
             }
@@ -114,7 +123,8 @@ impl Decoder {
             (State::Size { .. }, _) => return Err(ChunkFault::Size),
             (State::Extension(value), byte) if is_text(byte) => {
                 self.line += 1;
-                if self.line > LONGEST_LINE {
+                self.extensions += 1;
+                if self.line > LONGEST_LINE || self.extensions > MOST_EXTENSIONS {
                     return Err(ChunkFault::Extension);
                 }
                 State::Extension(value)
@@ -151,39 +161,14 @@ impl Decoder {
             _ => return Ok(State::Trailers),
         };
         self.trailers.read(fields, MOST_TRAILERS)?;
-        match self.trailers.iter().any(|(_, name, _)| belongs_in_a_head(name)) {
-            true => Err(ChunkFault::Trailer),
-            false => Ok(State::Done),
-        }
+        Ok(State::Done)
     }
 }
 
-/// Fields that decide what a message means. Some servers merge trailers into the
-/// head, long after policy has looked at it.
-fn belongs_in_a_head(name: &[u8]) -> bool {
-    const NAMES: [&str; 20] = [
-        "authorization",
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-type",
-        "cookie",
-        "expect",
-        "forwarded",
-        "host",
-        "keep-alive",
-        "proxy-authorization",
-        "proxy-connection",
-        "set-cookie",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "x-http-method",
-        "x-http-method-override",
-        "x-method-override",
-    ];
-    NAMES.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+/// How many bytes [`write_chunk`] writes around so much data.
+pub(crate) fn around(length: usize) -> usize {
+    let digits = length.checked_ilog(16).map_or(1, |power| power as usize + 1);
+    digits + b"\r\n\r\n".len()
 }
 
 /// Writes one chunk.
@@ -192,6 +177,9 @@ pub(crate) fn write_chunk(data: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(data);
     out.extend_from_slice(b"\r\n");
 }
+
+/// What ends a chunked body without trailers.
+pub(crate) const END: &[u8] = b"0\r\n\r\n";
 
 /// Writes the end of a chunked body.
 pub(crate) fn write_end(trailers: &Fields, out: &mut Vec<u8>) {

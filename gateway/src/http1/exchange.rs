@@ -1,7 +1,7 @@
 //! One exchange: a request that was authorized goes out, its answer comes back.
 
 use std::mem;
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -13,10 +13,13 @@ use crate::http1::forward::{self, Afterwards};
 use crate::http1::framing::{self, Framing};
 use crate::http1::head::{RequestHead, ResponseHead};
 use crate::http1::turn::{Sending, Stop, Turn};
+use crate::http1::upgrade;
+use crate::inspect::Reserved;
 use crate::record::Exchange;
 use crate::refuse::{Refusal, Reply};
 use crate::relay::{First, Inbox, Patience, Pump};
 use crate::request::{Request, Version};
+use crate::websocket::{Agreed, Offer};
 
 /// The client's side of a connection.
 pub(crate) struct Client<'a, C> {
@@ -57,6 +60,9 @@ pub(crate) enum After {
     /// It cannot go on, and the client must notice.
     Drop,
     KeepAlive,
+    /// The same as [`After::Drop`], where the end of the connection would look
+    /// like the end of the answer.
+    Reset,
     /// Nothing was answered yet; this is the answer.
     Refused(Reply),
 }
@@ -65,10 +71,12 @@ pub(crate) enum After {
 pub(super) enum Stopped {
     Answered(Refusal),
     Unanswered(Refusal),
+    /// Within an answer that ends with its connection.
+    Undelimited(Refusal),
 }
 
 /// Upstreams may send hints ahead of an answer, but not forever.
-const MOST_INTERIM: usize = 16;
+pub(crate) const MOST_INTERIM: usize = 16;
 
 /// Carries one request out and its answer back, and ends its record.
 pub(crate) async fn carry<C: AsyncRead + AsyncWrite + Unpin>(
@@ -80,17 +88,26 @@ pub(crate) async fn carry<C: AsyncRead + AsyncWrite + Unpin>(
     context: &ConnectionContext,
 ) -> After {
     let Authorized { permit, request, mut exchange } = authorized;
+    let websocket = match upgrade::offer(&request, head) {
+        Ok(websocket) => websocket,
+        Err(refusal) => return After::Refused(exchange.refused(&refusal)),
+    };
     client.patience.begin(&context.gateway);
-    let sent = Sent { permit: &permit, request: &request, head, framing, context };
+    let sent = Sent { permit: &permit, request: &request, head, framing, websocket, context };
     match sent.carry(client, buffers, &mut exchange).await {
         Ok(after) => {
             exchange.relayed();
             after
         }
         Err(Stopped::Unanswered(refusal)) => After::Refused(exchange.refused(&refusal)),
+        Err(Stopped::Undelimited(refusal)) => {
+            exchange.broken(&refusal);
+            After::Reset
+        }
         Err(Stopped::Answered(refusal)) => {
             exchange.broken(&refusal);
-            After::Drop
+            // Its last word is a close frame, which must not be lost on the way.
+            if refusal.is_websocket_violation() { After::CloseUnread } else { After::Drop }
         }
     }
 }
@@ -101,6 +118,8 @@ pub(super) struct Sent<'a> {
     pub(super) request: &'a Request<'a>,
     head: &'a RequestHead,
     framing: Framing,
+    /// What it offers, if it asks for a WebSocket.
+    pub(super) websocket: Option<Offer>,
     pub(super) context: &'a ConnectionContext,
 }
 
@@ -121,13 +140,14 @@ impl Sent<'_> {
                     }
                     return Ok(after);
                 }
-                Ok(Answered::Upgraded) => {
-                    return self.tunnel(upstream, client, buffers, exchange).await;
+                Ok(Answered::Upgraded(agreed)) => {
+                    return self.tunnel(agreed, upstream, client, buffers, exchange).await;
                 }
                 // A kept connection may have died before our bytes arrived. What
                 // changes nothing can be asked again; once.
                 Err(Lost::Stale(_)) if !fresh && self.repeatable() => {
-                    upstream = self.dial_anew(exchange).await.map_err(Stopped::Unanswered)?;
+                    upstream =
+                        self.dial_anew(buffers, exchange).await.map_err(Stopped::Unanswered)?;
                 }
                 Err(Lost::Stale(why)) => {
                     return Err(Stopped::Unanswered(Refusal::UpstreamClosed(why)));
@@ -137,7 +157,7 @@ impl Sent<'_> {
         }
     }
 
-    /// Counts what is known to go out, then dials.
+    /// Makes sure that what is known to go out may, then dials.
     async fn prepare(
         &self,
         buffers: &mut Buffers,
@@ -146,20 +166,38 @@ impl Sent<'_> {
         if let Framing::Length(length) = self.framing {
             exchange.meter().announced(length)?;
         }
-        buffers.up.clear();
-        self.write_head(&mut buffers.up);
-        exchange.meter().sent(buffers.up.len())?;
+        let head = self.reserve_head(buffers, exchange)?;
         let ConnectionContext { gateway, scheme, destination, .. } = self.context;
-        let upstream = gateway.dialer.http1(self.permit, *scheme, destination).await?;
+        let dialled = gateway.dialer.http1(self.permit, *scheme, destination).await;
+        exchange.meter().settle(head, &dialled);
+        let upstream = dialled?;
         exchange.dialled(upstream.facts());
         Ok(upstream)
     }
 
-    async fn dial_anew(&self, exchange: &mut Exchange) -> Result<Http1Upstream, Refusal> {
+    async fn dial_anew(
+        &self,
+        buffers: &mut Buffers,
+        exchange: &mut Exchange,
+    ) -> Result<Http1Upstream, Refusal> {
+        let head = self.reserve_head(buffers, exchange)?;
         let ConnectionContext { gateway, scheme, destination, .. } = self.context;
-        let upstream = gateway.dialer.http1_fresh(self.permit, *scheme, destination).await?;
+        let dialled = gateway.dialer.http1_fresh(self.permit, *scheme, destination).await;
+        exchange.meter().settle(head, &dialled);
+        let upstream = dialled?;
         exchange.dialled(upstream.facts());
         Ok(upstream)
+    }
+
+    /// Makes sure that the head may leave. It is written once more when it does.
+    fn reserve_head(
+        &self,
+        buffers: &mut Buffers,
+        exchange: &Exchange,
+    ) -> Result<Reserved, Refusal> {
+        buffers.up.clear();
+        self.write_head(&mut buffers.up);
+        exchange.meter().reserve(buffers.up.len())
     }
 
     fn write_head(&self, out: &mut Vec<u8>) {
@@ -191,7 +229,8 @@ impl Sent<'_> {
             sending: Sending::Running,
             down: Pump::new(Framing::Empty, false, mem::take(down)),
             client_ended: false,
-            meter: exchange.meter(),
+            exchange,
+            handed_over: false,
             searched: 0,
             longest_head: self.context.gateway.limits.header_bytes(),
         };
@@ -199,15 +238,19 @@ impl Sent<'_> {
         self.head_of_answer(&mut turn, response, client.patience).await?;
         let answered_at = Instant::now();
         if response.status == 101 {
-            self.check_upgrade(response).map_err(Lost::unanswered)?;
+            let agreed = self.check_upgrade(&turn, response).map_err(Lost::unanswered)?;
             let upgraded = self.upgrade(&mut turn, response, client.patience).await;
+            turn.exchange.answered(101, answered_at);
             (buffers.up, buffers.down) = (turn.up.out, turn.down.out);
-            exchange.answered(101, answered_at);
-            return upgraded.map(|()| Answered::Upgraded).map_err(Lost::answered);
+            return upgraded.map(|()| Answered::Upgraded(agreed)).map_err(Lost::answered);
         }
 
         let (answer, afterwards) = self.begin_answer(&mut turn, response, client.patience)?;
-        let status = response.status;
+        turn.exchange.answered(response.status, answered_at);
+        if let Err(lost) = self.record_answer(&mut turn, client.patience).await {
+            (buffers.up, buffers.down) = (turn.up.out, turn.down.out);
+            return Err(lost);
+        }
         let relayed = self.body_of_answer(&mut turn, client.patience).await;
         let whole = relayed.is_ok();
         let reusable = whole
@@ -221,8 +264,13 @@ impl Sent<'_> {
             (Sending::Abandoned | Sending::Running, _) => After::CloseUnread,
         };
         (buffers.up, buffers.down) = (turn.up.out, turn.down.out);
-        exchange.answered(status, answered_at);
-        relayed.map_err(Lost::answered)?;
+        // Chunks would show that some are missing, but an old client has none.
+        let delimited = matches!(answer, Framing::Empty | Framing::Length(_));
+        let undelimited = !delimited && self.head.version == Version::Http10;
+        relayed.map_err(|refusal| match undelimited {
+            true => Lost::Stopped(Stopped::Undelimited(refusal)),
+            false => Lost::answered(refusal),
+        })?;
         Ok(Answered::Relayed { reusable, after })
     }
 
@@ -260,14 +308,15 @@ impl Sent<'_> {
             let most = self.context.gateway.limits.headers();
             response.read(bytes, most).map_err(|fault| malformed(&fault))?;
             turn.upstream_in.consume(end);
+            // As it came, whatever of it is passed on.
+            turn.exchange.meter().received(end).map_err(Lost::unanswered)?;
             if !matches!(response.status, 100 | 102..200) {
                 return Ok(());
             }
             if self.head.version != Version::Http10 {
-                let (keep, before) = (Afterwards::KeepAlive(Version::Http11), turn.down.out.len());
+                let keep = Afterwards::KeepAlive(Version::Http11);
                 forward::response(response, false, keep, &mut turn.down.out);
-                let length = turn.down.out.len() - before;
-                turn.meter.received(length).map_err(Lost::unanswered)?;
+                turn.exchange.open();
             }
         }
         Err(malformed(&"it sent hint after hint and no answer"))
@@ -296,10 +345,22 @@ impl Sent<'_> {
         // What lasts until the end gets an end that can be told from a break.
         let chunked = !delimited && !old;
         turn.down.carry(answer, chunked);
-        let before = turn.down.out.len();
         forward::response(response, chunked, afterwards, &mut turn.down.out);
-        turn.meter.received(turn.down.out.len() - before).map_err(Lost::unanswered)?;
         Ok((answer, afterwards))
+    }
+
+    /// Waits until the client may hear the answer. If nothing can be recorded it
+    /// hears that instead.
+    async fn record_answer<C: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        turn: &mut Turn<'_, C>,
+        patience: &mut Patience,
+    ) -> Result<(), Lost> {
+        let poll = |turn: &mut Turn<'_, C>, cx: &mut Context<'_>| turn.poll_recorded(cx);
+        match self.drive(turn, patience, poll).await {
+            Err(refusal @ Refusal::AuditUnavailable(_)) => Err(Lost::unanswered(refusal)),
+            recorded => recorded.map_err(Lost::answered),
+        }
     }
 
     async fn body_of_answer<C: AsyncRead + AsyncWrite + Unpin>(
@@ -307,9 +368,19 @@ impl Sent<'_> {
         turn: &mut Turn<'_, C>,
         patience: &mut Patience,
     ) -> Result<(), Refusal> {
+        let poll = |turn: &mut Turn<'_, C>, cx: &mut Context<'_>| turn.poll_body(cx);
+        self.drive(turn, patience, poll).await
+    }
+
+    /// Drives a step of the answer until it is done or must not go on.
+    async fn drive<C: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        turn: &mut Turn<'_, C>,
+        patience: &mut Patience,
+        mut step: impl FnMut(&mut Turn<'_, C>, &mut Context<'_>) -> Poll<Result<(), Stop>>,
+    ) -> Result<(), Refusal> {
         loop {
-            let poll = |turn: &mut Turn<'_, C>, cx: &mut Context<'_>| turn.poll_body(cx);
-            match patience.first(turn, poll, Turn::moved).await {
+            match patience.first(turn, &mut step, Turn::moved).await {
                 First::It(Ok(())) => return Ok(()),
                 First::It(Err(Stop::Refused(refusal))) => return Err(refusal),
                 First::It(Err(Stop::Stale(why))) => return Err(Refusal::UpstreamClosed(why)),
@@ -324,7 +395,7 @@ impl Sent<'_> {
 /// What came back.
 enum Answered {
     Relayed { reusable: bool, after: After },
-    Upgraded,
+    Upgraded(Agreed),
 }
 
 /// Why an attempt came to nothing.
@@ -345,4 +416,19 @@ impl Lost {
 
 fn malformed(why: &dyn std::fmt::Display) -> Lost {
     Lost::unanswered(Refusal::UpstreamMalformed(why.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn buffers_give_their_memory_back_between_two_exchanges() {
+        let mut buffers = Buffers::new(0);
+        (buffers.up, buffers.down) = (Vec::with_capacity(100), Vec::with_capacity(100));
+        buffers.upstream_in.fill(&mut &b"the rest of an answer"[..]).await.unwrap();
+        buffers.shrink();
+        assert!(buffers.upstream_in.is_empty());
+        assert_eq!((buffers.up.capacity(), buffers.down.capacity()), (0, 0));
+    }
 }

@@ -6,7 +6,7 @@
 //! because we refuse it. Each of these has been, somewhere, the gap between two
 //! servers that a smuggled request went through.
 
-use policies::Headers;
+use policies::{Headers, is_gateway_field};
 
 /// Header fields that stand in one block of bytes, in their order.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +30,8 @@ pub(crate) enum Known {
     Connection,
     ContentLength,
     Expect,
+    /// What only we say: `x-sluice-...`.
+    Gateway,
     Host,
     Http2Settings,
     KeepAlive,
@@ -51,6 +53,8 @@ pub(crate) enum FieldFault {
     Folded,
     #[error("a header line does not end in CR LF")]
     LineEnd,
+    #[error("its Connection header has too many options")]
+    Options,
     #[error("a header name has a character that cannot stand in one, or is empty")]
     Name,
     #[error("there are too many headers")]
@@ -86,6 +90,50 @@ impl Fields {
         Ok(())
     }
 
+    /// Takes out what is between the sender and us: hop-by-hop fields, fields that
+    /// `Connection` nominates, and those that only we say. What is left, but for
+    /// what delimits the message or upgrades the connection, is passed on, so it
+    /// is what policy judges.
+    pub(crate) fn keep_end_to_end(&mut self) -> Result<(), FieldFault> {
+        let Self { bytes, fields } = self;
+        let text = |(start, end): (u32, u32)| -> &[u8] {
+            bytes.get(start as usize..end as usize).unwrap_or_default()
+        };
+        let mut nominated: Vec<&[u8]> = Vec::new();
+        for field in fields.iter().filter(|field| field.known == Known::Connection) {
+            nominated.extend(tokens(text(field.value)).filter(|option| !is_usual_option(option)));
+            if nominated.len() > MOST_OPTIONS {
+                return Err(FieldFault::Options);
+            }
+        }
+        let is_nominated = |name| nominated.iter().any(|option| option.eq_ignore_ascii_case(name));
+        fields.retain(|field| match field.known {
+            Known::AltSvc | Known::Expect | Known::Other => !is_nominated(text(field.name)),
+            Known::Gateway
+            | Known::Http2Settings
+            | Known::KeepAlive
+            | Known::ProxyAuthenticate
+            | Known::ProxyAuthorization
+            | Known::ProxyConnection => false,
+            Known::Connection
+            | Known::ContentLength
+            | Known::Host
+            | Known::Te
+            | Known::TransferEncoding
+            | Known::Upgrade => true,
+        });
+        Ok(())
+    }
+
+    /// Drops the fields whose name is not to be kept.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&[u8]) -> bool) {
+        let Self { bytes, fields } = self;
+        fields.retain(|field| {
+            let (start, end) = field.name;
+            keep(bytes.get(start as usize..end as usize).unwrap_or_default())
+        });
+    }
+
     /// How many bytes they took on the wire.
     pub(crate) fn written(&self) -> usize {
         self.bytes.len()
@@ -119,7 +167,18 @@ impl Fields {
     }
 }
 
+/// As policy sees them, once only end-to-end fields are left: what delimits the
+/// message or upgrades the connection is not among them, because we write our own.
 impl Headers for Fields {
+    fn each<'h>(&'h self, each: &mut dyn FnMut(&'h [u8], &'h [u8])) {
+        for (known, name, value) in self.iter() {
+            match known {
+                Known::Connection | Known::Te | Known::TransferEncoding | Known::Upgrade => {}
+                _ => each(name, value),
+            }
+        }
+    }
+
     fn values(&self, name: &str, each: &mut dyn FnMut(&[u8])) {
         for field in &self.fields {
             let (start, end) = field.name;
@@ -131,6 +190,15 @@ impl Headers for Fields {
         }
     }
 }
+
+/// Options of `Connection` that nominate no field of the message.
+fn is_usual_option(option: &[u8]) -> bool {
+    let usual = ["close", "http2-settings", "keep-alive", "te", "upgrade"];
+    usual.iter().any(|known| option.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// Nobody has a use for more, and each is compared with each field.
+const MOST_OPTIONS: usize = 32;
 
 /// The members of a comma-separated list.
 pub(crate) fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -224,6 +292,7 @@ fn known(name: &[u8]) -> Known {
         17 if is("transfer-encoding") => Known::TransferEncoding,
         18 if is("proxy-authenticate") => Known::ProxyAuthenticate,
         19 if is("proxy-authorization") => Known::ProxyAuthorization,
+        10.. if is_gateway_field(name) => Known::Gateway,
         _ => Known::Other,
     }
 }
@@ -271,10 +340,86 @@ mod tests {
     #[test]
     fn every_value_of_a_name_is_seen_however_it_is_spelt() {
         let mut fields = Fields::default();
-        fields.read(b"X-A: 1\r\nx-a: 2\r\nX-AB: 3\r\n", 8).unwrap();
+        fields.read(b"X-A: 1\r\nx-a: 2\r\nX-AB: 3\r\nX-B: 4\r\n", 8).unwrap();
         let mut seen = Vec::new();
         fields.values("x-a", &mut |value| seen.push(value.to_vec()));
         assert_eq!(seen, [b"1", b"2"]);
+    }
+
+    #[test]
+    fn what_is_between_two_hops_is_taken_out_whatever_its_case() {
+        for (name, kept) in [
+            ("connection", true),
+            ("keep-alive", false),
+            ("http2-settings", false),
+            ("proxy-authenticate", false),
+            ("proxy-authorization", false),
+            ("proxy-connection", false),
+            ("x-sluice-code", false),
+            ("X_Sluice_Rule", false),
+            ("te", true),
+            ("transfer-encoding", true),
+            ("upgrade", true),
+            ("content-length", true),
+            ("host", true),
+            ("expect", true),
+            ("alt-svc", true),
+            ("keep-alives", true),
+            ("x-mode", true),
+        ] {
+            for name in [name.to_owned(), name.to_uppercase()] {
+                let mut fields = Fields::default();
+                fields.read(format!("{name}: 1\r\n").as_bytes(), 8).unwrap();
+                fields.keep_end_to_end().unwrap();
+                assert_eq!(fields.iter().count() == 1, kept, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_field_that_means_something_to_us_is_known_by_its_name() {
+        for (name, expected) in [
+            ("TE", Known::Te),
+            ("Host", Known::Host),
+            ("Expect", Known::Expect),
+            ("Upgrade", Known::Upgrade),
+            ("Alt-Svc", Known::AltSvc),
+            ("Connection", Known::Connection),
+            ("Keep-Alive", Known::KeepAlive),
+            ("Content-Length", Known::ContentLength),
+            ("HTTP2-Settings", Known::Http2Settings),
+            ("Proxy-Connection", Known::ProxyConnection),
+            ("Transfer-Encoding", Known::TransferEncoding),
+            ("Proxy-Authenticate", Known::ProxyAuthenticate),
+            ("Proxy-Authorization", Known::ProxyAuthorization),
+            ("X-Sluice-Code", Known::Gateway),
+        ] {
+            assert_eq!(known(name.as_bytes()), expected, "{name}");
+            assert_eq!(known(name.to_lowercase().as_bytes()), expected, "{name}");
+            let mut other = name.as_bytes().to_vec();
+            other[0] = b'q';
+            assert_eq!(known(&other), Known::Other, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_nominated_field_is_taken_out_and_what_delimits_is_not() {
+        let mut fields = Fields::default();
+        let block = "Connection: close, X-Mode\r\nx-mode: 1\r\nX_Mode: 2\r\nX-Kept: 3\r\n\
+                     connection: content-length,expect\r\nContent-Length: 5\r\nExpect: x\r\n";
+        fields.read(block.as_bytes(), 16).unwrap();
+        fields.keep_end_to_end().unwrap();
+        let mut seen = Vec::new();
+        fields.each(&mut |name, _| seen.push(String::from_utf8_lossy(name).into_owned()));
+        assert_eq!(seen, ["X_Mode", "X-Kept", "Content-Length"]);
+    }
+
+    #[test]
+    fn options_without_end_are_refused() {
+        let mut fields = Fields::default();
+        let block = format!("Connection: close, {}\r\n", "a,".repeat(MOST_OPTIONS + 1));
+        fields.read(block.as_bytes(), 8).unwrap();
+        assert_eq!(fields.keep_end_to_end(), Err(FieldFault::Options));
     }
 
     #[test]
@@ -283,5 +428,30 @@ mod tests {
         fields.read(b"Connection: close , X-Secret\r\n", 8).unwrap();
         assert!(fields.connection_lists(b"x-secret"));
         assert!(!fields.connection_lists(b"x-secre"));
+    }
+
+    #[test]
+    fn so_many_options_are_read_and_the_usual_ones_are_none() {
+        let options = |option: &str, count: usize| {
+            let mut fields = Fields::default();
+            let list = vec![option; count].join(", ");
+            let block = format!("Connection: {list}\r\nclose: 1\r\nx-kept: 2\r\n");
+            fields.read(block.as_bytes(), 8).unwrap();
+            fields.keep_end_to_end().map(|()| fields.iter().count())
+        };
+        assert_eq!(options("a", MOST_OPTIONS), Ok(3));
+        assert_eq!(options("a", MOST_OPTIONS + 1), Err(FieldFault::Options));
+        assert_eq!(options("close", MOST_OPTIONS * 2), Ok(3), "it nominates no field");
+        assert_eq!(options("x-kept", 1), Ok(2));
+    }
+
+    #[test]
+    fn fields_are_found_and_dropped_by_what_they_are() {
+        let mut fields = Fields::default();
+        fields.read(b"Host: a\r\nX-A: 1\r\n", 8).unwrap();
+        assert!(fields.has(Known::Host) && !fields.has(Known::Te));
+        fields.retain(|name| !name.eq_ignore_ascii_case(b"host"));
+        assert!(!fields.has(Known::Host));
+        assert_eq!(fields.iter().map(|(_, name, _)| name).collect::<Vec<_>>(), [b"X-A"]);
     }
 }

@@ -2,10 +2,13 @@
 //!
 //! A head is rebuilt from what was read: the line from the parsed parts, the
 //! `Host` from the connection's destination, the framing from what we will send.
-//! Everything else keeps its order and its case, except what concerns only the
-//! connection it came on, and what would lead a client around us (`Alt-Svc`).
+//! Everything else keeps its order and its case. What concerns only the connection
+//! it came on was taken out when the head was read, before policy looked at it;
+//! what would lead a client around us (`Alt-Svc`) is left out here.
 
 use std::io::Write as _;
+
+use policies::misspelt_control_field;
 
 use crate::http1::fields::{Fields, Known, tokens};
 use crate::http1::framing::Framing;
@@ -32,7 +35,6 @@ pub(crate) fn request(
     if !head.fields.has(Known::Host) {
         field(b"Host", authority.as_bytes(), out);
     }
-    let listed = head.fields.has(Known::Connection);
     for (known, name, value) in head.fields.iter() {
         match known {
             Known::Host => field(name, authority.as_bytes(), out),
@@ -46,12 +48,9 @@ pub(crate) fn request(
                 out.extend_from_slice(b"Connection: Upgrade\r\n");
                 field(name, b"websocket", out);
             }
-            Known::AltSvc | Known::Expect | Known::Other => {
-                if !(listed && head.fields.connection_lists(name)) {
-                    field(name, value, out);
-                }
-            }
+            Known::AltSvc | Known::Expect | Known::Other => field(name, value, out),
             Known::Connection
+            | Known::Gateway
             | Known::Http2Settings
             | Known::KeepAlive
             | Known::ProxyAuthenticate
@@ -85,7 +84,6 @@ pub(crate) fn response(
     write!(out, "HTTP/1.1 {} ", head.status).expect("writing to memory cannot fail");
     out.extend_from_slice(head.reason());
     out.extend_from_slice(b"\r\n");
-    let listed = head.fields.has(Known::Connection);
     let lengthless = matches!(head.status, 100..200 | 204);
     for (known, name, value) in head.fields.iter() {
         match known {
@@ -94,14 +92,12 @@ pub(crate) fn response(
                 out.extend_from_slice(b"Connection: Upgrade\r\n");
                 field(name, b"websocket", out);
             }
-            Known::Expect | Known::Host | Known::Other => {
-                if !(listed && head.fields.connection_lists(name)) {
-                    field(name, value, out);
-                }
-            }
+            Known::Other if misspelt_control_field(name).is_some() => {}
+            Known::Expect | Known::Host | Known::Other => field(name, value, out),
             Known::AltSvc
             | Known::Connection
             | Known::ContentLength
+            | Known::Gateway
             | Known::Http2Settings
             | Known::KeepAlive
             | Known::ProxyAuthenticate

@@ -139,6 +139,16 @@ mod tests {
         "Content-Length: 18446744073709551617\r\n",
         Err(FramingFault::Length)
     );
+    framing!(
+        the_longest_length,
+        "Content-Length: 999999999999999999\r\n",
+        Ok(Framing::Length(999_999_999_999_999_999))
+    );
+    framing!(
+        a_length_too_long,
+        "Content-Length: 0000000000000000005\r\n",
+        Err(FramingFault::Length)
+    );
     framing!(another_coding, "Transfer-Encoding: xchunked\r\n", Err(FramingFault::Coding));
     framing!(a_second_coding, "Transfer-Encoding: gzip, chunked\r\n", Err(FramingFault::Coding));
     framing!(chunked_twice, "Transfer-Encoding: chunked, chunked\r\n", Err(FramingFault::Coding));

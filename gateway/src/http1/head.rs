@@ -39,6 +39,8 @@ pub(crate) enum HeadFault {
     LineEnd,
     #[error("its method is not a token")]
     Method,
+    #[error("its Connection header nominates a field that is not between two hops")]
+    Nominated,
     #[error("its status is not three digits")]
     Status,
     #[error("its target has a character that cannot stand in one, or is empty")]
@@ -89,6 +91,12 @@ impl RequestHead {
         self.line.extend_from_slice(line);
         (self.method, self.target) = (method, method + 1 + target);
         self.fields.read(block, most)?;
+        // Whoever takes these away reads another message, or one for another host.
+        let nominates = |name: &[u8]| self.fields.connection_lists(name);
+        if nominates(b"content-length") || nominates(b"host") {
+            return Err(HeadFault::Nominated);
+        }
+        self.fields.keep_end_to_end()?;
         Ok(())
     }
 
@@ -139,6 +147,7 @@ impl ResponseHead {
         self.reason.clear();
         self.reason.extend_from_slice(reason);
         self.fields.read(block, most)?;
+        self.fields.keep_end_to_end()?;
         Ok(())
     }
 

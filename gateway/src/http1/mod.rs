@@ -11,13 +11,16 @@ mod exchange;
 pub(crate) mod fields;
 mod forward;
 pub(crate) mod framing;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 pub(crate) mod head;
 mod origin;
 mod serve;
 mod turn;
 mod upgrade;
 
+pub(crate) use exchange::MOST_INTERIM;
 pub(crate) use fields::Known;
 pub(crate) use forward::{Afterwards, refusal as write_refusal};
 pub(crate) use origin::Origin;
-pub(crate) use serve::{linger, serve, take_head};
+pub(crate) use serve::{Ended, linger, serve, take_head};

@@ -60,7 +60,7 @@ impl<'c> Origin<'c> {
         match self {
             Self::One(context) => context.refuse(refusal),
             // It was for nobody we know, least of all for whom the last one was.
-            Self::Each(clear) => clear.record.refused(refusal),
+            Self::Each(clear) => clear.record.refused_request(refusal),
         }
     }
 
@@ -118,3 +118,6 @@ impl Clear<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

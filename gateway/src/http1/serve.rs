@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::time;
 
+use crate::gateway::Gateway;
 use crate::http1::exchange::{After, Buffers, Client, carry};
 use crate::http1::fields::Known;
 use crate::http1::forward::{self, Afterwards};
@@ -24,7 +25,7 @@ pub(crate) async fn serve<C: AsyncRead + AsyncWrite + Unpin>(
     io: &mut C,
     inbox: &mut Inbox,
     origin: &mut Origin<'_>,
-) {
+) -> Ended {
     let gateway = std::sync::Arc::clone(origin.gateway());
     let mut patience = Patience::new(&gateway);
     let mut buffers = Buffers::new(gateway.limits.header_bytes());
@@ -32,31 +33,59 @@ pub(crate) async fn serve<C: AsyncRead + AsyncWrite + Unpin>(
     loop {
         match next_head(io, inbox, &mut head, &mut patience, origin, &mut buffers).await {
             Ok(true) => {}
-            Ok(false) => return end(io).await,
+            Ok(false) => {
+                end(io).await;
+                return Ended::AsItShould;
+            }
             Err(refusal) => {
                 let reply = origin.refuse(&refusal);
-                return refuse_and_end(io, &reply, Told::default()).await;
+                let Some(reply) = once_recorded(reply, &gateway).await else {
+                    return Ended::AsItShould;
+                };
+                refuse_and_end(io, &reply, Told::default()).await;
+                return Ended::AsItShould;
             }
         }
         let client = &mut Client { io, inbox, patience: &mut patience };
         match one(client, &head, origin, &mut buffers).await {
             After::KeepAlive => {}
-            After::Close => return end(io).await,
-            After::CloseUnread => return linger(io).await,
-            After::Drop => return,
+            After::Close => {
+                end(io).await;
+                return Ended::AsItShould;
+            }
+            After::CloseUnread => {
+                linger(io).await;
+                return Ended::AsItShould;
+            }
+            After::Drop => return Ended::AsItShould,
+            After::Reset => return Ended::InMidAnswer,
             After::Refused(reply) => {
+                let Some(reply) = once_recorded(reply, &gateway).await else {
+                    return Ended::AsItShould;
+                };
                 let told = Told::by(&head);
                 if !told.stays {
-                    return refuse_and_end(io, &reply, told).await;
+                    refuse_and_end(io, &reply, told).await;
+                    return Ended::AsItShould;
                 }
                 let sent = send_refusal(io, &reply, told);
                 // A client that does not read what it is told is not told more.
                 if !matches!(time::timeout(gateway.limits.idle(), sent).await, Ok(Ok(()))) {
-                    return;
+                    return Ended::AsItShould;
                 }
             }
         }
     }
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[must_use]
+pub(crate) enum Ended {
+    AsItShould,
+    /// Its end would be taken for the end of the answer. Only a reset says that
+    /// it is not.
+    InMidAnswer,
 }
 
 /// Steps 5 to 10 for one request.
@@ -244,6 +273,11 @@ impl Told {
     }
 }
 
+/// The reply once its record is written; nothing if that takes too long.
+async fn once_recorded(reply: Reply, gateway: &Gateway) -> Option<Reply> {
+    time::timeout(gateway.limits.idle(), reply.once_recorded(&gateway.log)).await.ok()
+}
+
 async fn send_refusal<C: AsyncWrite + Unpin>(
     io: &mut C,
     reply: &Reply,
@@ -306,3 +340,6 @@ fn asks_for_websocket(head: &RequestHead) -> bool {
         && head.method() == b"GET"
         && head.fields.connection_lists(b"upgrade")
 }
+
+#[cfg(test)]
+mod tests;

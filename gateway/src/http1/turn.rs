@@ -10,10 +10,14 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::dial::UpstreamStream;
+use crate::http1::fields::Fields;
 use crate::http1::head;
 use crate::inspect::Meter;
+use crate::record::Exchange;
 use crate::refuse::Refusal;
-use crate::relay::{Broken, Inbox, Pump};
+use crate::relay::{Broken, Inbox, Pump, Watch};
+use crate::trailers;
+use crate::workers;
 
 /// The two sides of one exchange.
 pub(crate) struct Turn<'a, C> {
@@ -28,7 +32,9 @@ pub(crate) struct Turn<'a, C> {
     pub(crate) down: Pump,
     /// The client has closed its half. It may still be listening.
     pub(crate) client_ended: bool,
-    pub(crate) meter: &'a Meter,
+    pub(crate) exchange: &'a mut Exchange,
+    /// A record of the exchange was handed over for this answer.
+    pub(crate) handed_over: bool,
     /// How much of the upstream's bytes was searched for the end of a head.
     pub(crate) searched: usize,
     pub(crate) longest_head: usize,
@@ -83,7 +89,11 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Turn<'_, C> {
                 }
                 Err(fault) => return stop(Refusal::UpstreamMalformed(fault.to_string())),
             }
-            match ready!(self.upstream_in.poll_fill(cx, self.upstream)) {
+            let Poll::Ready(filled) = self.upstream_in.poll_fill(cx, self.upstream) else {
+                self.record_while_waiting(cx);
+                return Poll::Pending;
+            };
+            match filled {
                 Ok(0) => return Poll::Ready(Err(self.upstream_gone("it gave no answer"))),
                 Ok(_) => self.up.moved += 1,
                 Err(err) => return Poll::Ready(Err(self.upstream_gone(&err.to_string()))),
@@ -91,21 +101,54 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Turn<'_, C> {
         }
     }
 
+    /// Writes the `opened` line while the upstream works: its answer then waits for
+    /// no line. With many requests under way that costs more than it saves, since
+    /// their closing lines share a write.
+    fn record_while_waiting(&mut self, cx: &mut Context<'_>) {
+        if self.sending == Sending::Done
+            && !self.exchange.is_opened()
+            && !self.exchange.is_one_of_many()
+        {
+            self.exchange.open();
+            // Whether it is written is looked at when there is an answer.
+            drop(self.exchange.poll_recorded(cx));
+        }
+    }
+
     /// Relays the answer's body, and the rest of the request beside it.
     pub(crate) fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Stop>> {
         self.poll_sending(cx)?;
-        let Self { client, upstream, upstream_in, down, meter, .. } = self;
-        let count = &mut |bytes| meter.received(bytes);
-        match ready!(down.poll(cx, *upstream, upstream_in, *client, count)) {
-            Ok(()) => Poll::Ready(Ok(())),
-            Err(Broken::Refused(refusal)) => stop(refusal),
-            Err(Broken::Malformed(fault)) => stop(Refusal::UpstreamMalformed(fault.to_string())),
-            Err(Broken::Truncated) => {
-                stop(Refusal::UpstreamClosed("its answer ended too early".to_owned()))
+        let Self { client, upstream, upstream_in, down, exchange, .. } = self;
+        let watch = &mut Downloaded(exchange.meter());
+        let moved = ready!(down.poll(cx, *upstream, upstream_in, *client, watch));
+        Poll::Ready(moved.map_err(answer_broken))
+    }
+
+    /// Ready once a record of the exchange is written: from then on its answer may
+    /// be sent. One that is not recorded yet is recorded with its end if the answer
+    /// is all there, else that it began.
+    pub(crate) fn poll_recorded(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Stop>> {
+        self.poll_sending(cx)?;
+        if !self.handed_over {
+            let Self { upstream_in, down, exchange, .. } = self;
+            let watch = &mut Downloaded(exchange.meter());
+            down.gather(upstream_in, watch).map_err(answer_broken)?;
+            self.handed_over = true;
+            let was_opened = self.exchange.is_opened();
+            if !was_opened && self.down.is_whole() && self.sending == Sending::Done {
+                self.exchange.relayed_whole();
+            } else {
+                self.exchange.open();
             }
-            Err(Broken::Read(err)) => stop(Refusal::UpstreamClosed(err.to_string())),
-            Err(Broken::Write(err)) => stop(Refusal::ClientGone(err.to_string())),
+            if !was_opened && self.exchange.is_one_of_many() {
+                // Answers that came at the same time are recorded with one write,
+                // by the first of us that goes on.
+                workers::let_others_go_first(cx);
+                return Poll::Pending;
+            }
         }
+        let recorded = ready!(self.exchange.poll_recorded(cx));
+        Poll::Ready(recorded.map_err(|why| Refusal::from(why).into()))
     }
 
     /// Writes what is in `down` and nothing more.
@@ -113,6 +156,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Turn<'_, C> {
         if self.down.is_drained() {
             return Poll::Ready(Ok(()));
         }
+        ready!(self.exchange.poll_recorded(cx)).map_err(Refusal::from)?;
         let gone = |broken| match broken {
             Broken::Write(err) | Broken::Read(err) => Refusal::ClientGone(err.to_string()),
             Broken::Refused(refusal) => refusal,
@@ -130,9 +174,9 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Turn<'_, C> {
             Sending::Done => return self.watch_client(cx),
             Sending::Running => {}
         }
-        let Self { client, client_in, upstream, up, meter, .. } = self;
-        let count = &mut |bytes| meter.body(bytes);
-        match up.poll(cx, *client, client_in, *upstream, count) {
+        let Self { client, client_in, upstream, up, exchange, .. } = self;
+        let watch = &mut Uploaded(exchange.meter());
+        match up.poll(cx, *client, client_in, *upstream, watch) {
             Poll::Pending => Ok(()),
             Poll::Ready(Ok(())) => {
                 self.sending = Sending::Done;
@@ -177,6 +221,57 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Turn<'_, C> {
     }
 }
 
+/// The body of a request, as it goes by.
+struct Uploaded<'m>(&'m Meter);
+
+impl Watch for Uploaded<'_> {
+    fn data(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self.0.body(bytes)
+    }
+
+    fn trailers(&mut self, fields: &mut Fields) -> Result<(), Refusal> {
+        trailers::check_request(self.0.gateway(), fields.iter().map(|(_, name, _)| name))?;
+        self.0.body(fields.written())
+    }
+
+    fn framing(&mut self, _: usize, written: usize) -> Result<(), Refusal> {
+        self.0.sent(written)
+    }
+}
+
+/// The body of an answer, as it goes by.
+struct Downloaded<'m>(&'m Meter);
+
+impl Watch for Downloaded<'_> {
+    fn data(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self.0.received(bytes)
+    }
+
+    fn trailers(&mut self, fields: &mut Fields) -> Result<(), Refusal> {
+        fields.retain(trailers::may_follow_an_answer);
+        Ok(())
+    }
+
+    fn framing(&mut self, read: usize, _: usize) -> Result<(), Refusal> {
+        self.0.received(read)
+    }
+}
+
+/// What became of an answer that broke.
+fn answer_broken(broken: Broken) -> Stop {
+    let refusal = match broken {
+        Broken::Malformed(fault) => Refusal::UpstreamMalformed(fault.to_string()),
+        Broken::Read(err) => Refusal::UpstreamClosed(err.to_string()),
+        Broken::Refused(refusal) => refusal,
+        Broken::Truncated => Refusal::UpstreamClosed("its answer ended too early".to_owned()),
+        Broken::Write(err) => Refusal::ClientGone(err.to_string()),
+    };
+    refusal.into()
+}
+
 fn stop<T>(refusal: Refusal) -> Poll<Result<T, Stop>> {
     Poll::Ready(Err(Stop::Refused(refusal)))
 }
+
+#[cfg(test)]
+mod tests;

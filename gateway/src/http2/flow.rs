@@ -39,7 +39,10 @@ pub(super) enum Cut {
 /// Whatever is carried is counted first.
 pub(super) trait Count {
     fn data(&mut self, bytes: usize) -> Result<(), Refusal>;
-    fn trailers(&mut self, trailers: &HeaderMap) -> Result<(), Refusal>;
+    /// Looks at data that was read, before any of it is handed on.
+    fn check(&mut self, data: &[u8]) -> Result<(), Refusal>;
+    /// May take some of them out.
+    fn trailers(&mut self, trailers: &mut HeaderMap) -> Result<(), Refusal>;
 }
 
 impl Flow {
@@ -56,7 +59,10 @@ impl Flow {
         loop {
             match self.state {
                 State::Body if self.held.is_empty() => match ready!(self.from.poll_data(cx)) {
-                    Some(Ok(data)) => self.held = data,
+                    Some(Ok(data)) => {
+                        count.check(&data).map_err(Cut::Refused)?;
+                        self.held = data;
+                    }
                     Some(Err(err)) => return Poll::Ready(Err(Cut::From(err))),
                     None => self.state = State::Trailers,
                 },
@@ -66,8 +72,8 @@ impl Flow {
                 }
                 State::Trailers => {
                     match ready!(self.from.poll_trailers(cx)).map_err(Cut::From)? {
-                        Some(trailers) => {
-                            count.trailers(&trailers).map_err(Cut::Refused)?;
+                        Some(mut trailers) => {
+                            count.trailers(&mut trailers).map_err(Cut::Refused)?;
                             self.to.send_trailers(trailers).map_err(|_| Cut::To)?;
                         }
                         None => self.to.send_data(Bytes::new(), true).map_err(|_| Cut::To)?,
@@ -123,6 +129,11 @@ impl Flow {
     /// The side that receives.
     pub(super) fn to(&mut self) -> &mut SendStream<Bytes> {
         &mut self.to
+    }
+
+    /// Whether everything that was read was handed on.
+    pub(super) fn is_drained(&self) -> bool {
+        self.held.is_empty()
     }
 
     /// Whether nothing was read yet: the sender's data is still all there.

@@ -9,7 +9,7 @@ use http::header::{self, HeaderName};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use http::{HeaderMap, Method, Request as HttpRequest, Response};
-use policies::{Destination, Headers};
+use policies::{Destination, Headers, is_gateway_field, misspelt_control_field};
 
 use crate::refuse::Refusal;
 use crate::request::{Asked, Request, Version};
@@ -45,7 +45,9 @@ impl Outgoing {
         // `te: trailers` stays, and is all that can be there: without it a gRPC
         // server does not answer. The other hop-by-hop headers have no place in
         // HTTP/2, and a request with one never gets here.
-        *head.headers_mut() = without(&BETWEEN_CLIENT_AND_US, parts.headers.clone());
+        *head.headers_mut() = parts.headers.clone();
+        // The destination speaks for itself in `:authority`.
+        retain(head.headers_mut(), |name| *name != header::HOST);
         if let Some(protocol) = parts.extensions.get::<Protocol>() {
             head.extensions_mut().insert(protocol.clone());
         }
@@ -53,10 +55,17 @@ impl Outgoing {
     }
 }
 
-/// A request's head as the client sent it.
-pub(super) struct Head(pub(super) Parts);
+/// A request's head: what the client sent, without what is between it and us. But
+/// for `host` that is what will be sent, and so it is what policy judges.
+pub(super) struct Head(Parts);
 
 impl Headers for Head {
+    fn each<'h>(&'h self, each: &mut dyn FnMut(&'h [u8], &'h [u8])) {
+        for (name, value) in &self.0.headers {
+            each(name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+
     fn values(&self, name: &str, each: &mut dyn FnMut(&[u8])) {
         for value in self.0.headers.get_all(name) {
             each(value.as_bytes());
@@ -64,7 +73,23 @@ impl Headers for Head {
     }
 }
 
+/// The headers of a response.
+pub(super) struct ResponseHeaders<'a>(pub(super) &'a HeaderMap);
+
+impl Headers for ResponseHeaders<'_> {
+    fn each<'h>(&'h self, each: &mut dyn FnMut(&'h [u8], &'h [u8])) {
+        for (name, value) in self.0 {
+            each(name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+}
+
 impl Head {
+    pub(super) fn received(mut parts: Parts) -> Self {
+        retain(&mut parts.headers, is_end_to_end);
+        Self(parts)
+    }
+
     /// What it says, for the one reading.
     pub(super) fn asked(&self) -> Asked<'_> {
         let Self(parts) = self;
@@ -124,22 +149,33 @@ pub(super) fn fields_size(fields: &HeaderMap) -> usize {
 
 /// Takes out of a response what is between us and the upstream.
 pub(super) fn strip_response<B>(response: &mut Response<B>) {
-    let headers = std::mem::take(response.headers_mut());
-    *response.headers_mut() = without(&BETWEEN_US_AND_UPSTREAM, headers);
+    // `alt-svc` would lead the client to a protocol that nobody inspects.
+    retain(response.headers_mut(), |name| {
+        is_end_to_end(name)
+            && *name != header::ALT_SVC
+            && misspelt_control_field(name.as_str().as_bytes()).is_none()
+    });
 }
 
-/// The fields without some, and in the order they had: `remove` would put the
-/// last where the removed one was.
-fn without(names: &[HeaderName], fields: HeaderMap) -> HeaderMap {
-    if !names.iter().any(|name| fields.contains_key(name)) {
-        return fields;
+/// Keeps some of the fields, in the order they have: `remove` would put the last
+/// where the removed one was.
+pub(super) fn retain(fields: &mut HeaderMap, keep: impl Fn(&HeaderName) -> bool) {
+    if fields.keys().all(&keep) {
+        return;
     }
-    let kept = fields.iter().filter(|(name, _)| !names.contains(name));
-    let mut left = HeaderMap::with_capacity(fields.len());
-    for (name, value) in kept {
-        left.append(name, value.clone());
+    let mut kept = HeaderMap::with_capacity(fields.len());
+    for (name, value) in fields.iter().filter(|(name, _)| keep(name)) {
+        kept.append(name, value.clone());
     }
-    left
+    *fields = kept;
+}
+
+/// Whether a field is for the other end. Most of those that are not have no place
+/// in HTTP/2, and a message with one never gets here; ours are for nobody else to
+/// say.
+fn is_end_to_end(name: &HeaderName) -> bool {
+    let text = name.as_str();
+    !BETWEEN_TWO_HOPS.contains(&text) && !is_gateway_field(text.as_bytes())
 }
 
 /// The client's own bytes where they are what policy read, which they nearly
@@ -160,11 +196,19 @@ fn path_and_query(parts: &Parts, request: &Request<'_>) -> PathAndQuery {
     PathAndQuery::try_from(judged).expect("a path that was read is plain ASCII")
 }
 
-/// The destination speaks for itself in `:authority`.
-const BETWEEN_CLIENT_AND_US: [HeaderName; 2] = [header::HOST, header::PROXY_AUTHORIZATION];
-
-/// `alt-svc` would lead the client to a protocol that nobody inspects.
-const BETWEEN_US_AND_UPSTREAM: [HeaderName; 2] = [header::ALT_SVC, header::PROXY_AUTHENTICATE];
+const BETWEEN_TWO_HOPS: [&str; 8] = [
+    "connection",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "transfer-encoding",
+    "upgrade",
+];
 
 const HTTPS: u16 = 443;
 const WEBSOCKET: &str = "websocket";
+
+#[cfg(test)]
+mod tests;

@@ -21,20 +21,25 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use h2::Reason;
-use h2::server::{Builder, Connection};
+use h2::server::{Builder, Connection, SendResponse};
+use h2::{Reason, RecvStream};
+use http::Request;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time;
 
 use crate::connection::ConnectionContext;
+use crate::frames::{Opener, Unread, Watch, watched};
 use crate::refuse::Refusal;
-use crate::write_batch::{batched, in_turns};
+use crate::write_batch::{Gate, batched_behind, in_turns};
 use head::Outgoing;
 use stream::{Afterwards, answer};
 
@@ -43,11 +48,24 @@ pub(crate) async fn serve<C>(client: C, ctx: Arc<ConnectionContext>) -> Result<(
 where
     C: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let (client, sender) = batched(client);
-    in_turns(sender, serve_each(client, &ctx)).await
+    let (client, sender) = batched_behind(recorded(&ctx), client);
+    let (client, watch) = watched(client, Opener::Peer, STREAM_WINDOW);
+    let ended = in_turns(sender, serve_each(client, &ctx, &watch)).await;
+    record_unread(&ctx, &watch, Some(&ended));
+    ended
 }
 
-async fn serve_each<C>(client: C, ctx: &ConnectionContext) -> Result<(), Refusal>
+/// What is sent waits for the records of the streams it belongs to. A stream
+/// hands its record over before or in the turn in which it has something to say.
+fn recorded(ctx: &Arc<ConnectionContext>) -> Gate {
+    let ctx = Arc::clone(ctx);
+    Box::new(move |cx| {
+        let written = ctx.gateway.log.poll_written(ctx.last_recorded(), cx);
+        written.map_err(io::Error::other)
+    })
+}
+
+async fn serve_each<C>(client: C, ctx: &ConnectionContext, watch: &Watch) -> Result<(), Refusal>
 where
     C: AsyncRead + AsyncWrite + Unpin,
 {
@@ -67,8 +85,9 @@ where
         let turn = tokio::select! {
             biased;
             Some(afterwards) = streams.next(), if !idle => Turn::Answered(afterwards),
-            asked = connection.accept() => match asked {
+            asked = accept(&mut connection, ctx, watch) => match asked {
                 Some(Ok((request, respond))) => {
+                    watch.taken(respond.stream_id().as_u32());
                     streams.push(answer(ctx, &outgoing, request, respond));
                     asked_once = true;
                     if streams.len() > MOST_ANSWERING {
@@ -99,7 +118,10 @@ where
                 // Each finds out by itself that the client has gone, and closes
                 // its record.
                 while streams.next().await.is_some() {}
-                return ended(how);
+                return match watch.fault() {
+                    Some(fault) => Err(Refusal::Malformed(fault.to_string())),
+                    None => ended(how),
+                };
             }
         }
         if leaving {
@@ -107,6 +129,48 @@ where
             // nothing any more.
             connection.graceful_shutdown();
         }
+    }
+}
+
+/// The next request, or the end. Streams that the library answered by itself
+/// are recorded on the way.
+async fn accept<C>(
+    connection: &mut Connection<C, Bytes>,
+    ctx: &ConnectionContext,
+    watch: &Watch,
+) -> Option<Result<(Request<RecvStream>, SendResponse<Bytes>), h2::Error>>
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut accepting = pin!(connection.accept());
+    poll_fn(|cx| {
+        let accepted = accepting.as_mut().poll(cx);
+        if accepted.is_pending() {
+            record_unread(ctx, watch, None);
+        }
+        accepted
+    })
+    .await
+}
+
+/// Records streams whose requests nobody got to see; when the connection has
+/// ended, all that are left.
+fn record_unread(ctx: &ConnectionContext, watch: &Watch, ended: Option<&Result<(), Refusal>>) {
+    for unread in watch.unread(ended.is_some()) {
+        let refusal = match unread {
+            Unread::Answered => Refusal::HeadTooLarge { limit: ctx.gateway.limits.header_bytes() },
+            Unread::Reset(code) => Refusal::Malformed(match Reason::from(code) {
+                Reason::REFUSED_STREAM => {
+                    format!("it is one stream more than the {STREAMS} that may be open at once")
+                }
+                reason => format!("its head is not one of HTTP/2: {reason}"),
+            }),
+            Unread::Unseen => match ended {
+                Some(Err(refusal)) => Refusal::Malformed(refusal.to_string()),
+                _ => Refusal::ClientGone("before its request was looked at".to_owned()),
+            },
+        };
+        ctx.record_unread(&refusal);
     }
 }
 

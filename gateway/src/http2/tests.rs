@@ -4,6 +4,7 @@
 
 mod ends;
 mod hostile;
+mod recorded;
 mod refused;
 mod relayed;
 mod world;

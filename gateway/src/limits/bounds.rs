@@ -121,4 +121,35 @@ mod tests {
         let configured = Bounds { upload: Some(1), total: None, ..Bounds::default() };
         assert_eq!(configured.clone().and(&NetLimits::default()), configured);
     }
+
+    /// Each bound by itself, the smaller one on either side.
+    #[test]
+    fn the_stricter_is_taken_whichever_side_says_it() {
+        for (set, asked) in [(5, 9), (9, 5)] {
+            let configured = Bounds {
+                upload: Some(set),
+                download: Some(set),
+                body: Some(set),
+                requests_per_minute: Some(u32::try_from(set).unwrap()),
+                connections: u32::try_from(set).unwrap(),
+                idle: Duration::from_millis(set),
+                total: Some(Duration::from_millis(set)),
+                ..Bounds::default()
+            };
+            let policy = NetLimits {
+                upload: Size::from_bytes(asked),
+                download: Size::from_bytes(asked),
+                body: Size::from_bytes(asked),
+                requests_per_minute: Some(u32::try_from(asked).unwrap()),
+                connections: Some(u32::try_from(asked).unwrap()),
+                idle: Span::from_millis(asked),
+                total: Span::from_millis(asked),
+            };
+            let bounds = configured.and(&policy);
+            assert_eq!((bounds.upload, bounds.download, bounds.body), (Some(5), Some(5), Some(5)));
+            assert_eq!((bounds.requests_per_minute, bounds.connections), (Some(5), 5));
+            let five = Duration::from_millis(5);
+            assert_eq!((bounds.idle, bounds.total), (five, Some(five)));
+        }
+    }
 }

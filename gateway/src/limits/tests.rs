@@ -77,3 +77,65 @@ fn a_limit_that_is_reached_is_recorded_by_its_name_in_the_policy() {
     let note = audit::Limit::from(&with_upload(1).upload(2).expect_err("two are too many"));
     assert_eq!((note.name.as_str(), note.value, note.reached), ("upload", 1, 2));
 }
+
+#[test]
+fn a_minute_that_is_full_says_its_bound_and_the_request_beyond_it() {
+    let configured = Bounds { requests_per_minute: Some(5), ..Bounds::default() };
+    let limits = Limits::new(configured, &NetLimits::default());
+    assert!((0..5).all(|_| limits.admit_request().is_ok()));
+    let reached = limits.admit_request().expect_err("five are enough");
+    assert_eq!((reached.limit, reached.value, reached.reached), (Limit::RequestsPerMinute, 5, 6));
+    assert!(reached.retry_after.is_some());
+}
+
+#[test]
+fn what_did_not_leave_is_not_counted() {
+    let limits = with_upload(10);
+    assert_eq!(limits.upload(10), Ok(()));
+    limits.not_uploaded(4);
+    assert_eq!(limits.uploaded(), 6);
+    assert_eq!(limits.upload(4), Ok(()));
+}
+
+#[test]
+fn what_has_come_is_counted_also_when_it_was_too_much() {
+    let configured = Bounds { download: Some(10), ..Bounds::default() };
+    let limits = Limits::new(configured, &NetLimits::default());
+    assert_eq!(limits.arrived(10), Ok(()));
+    let reached = limits.arrived(3).expect_err("it is too much");
+    assert_eq!((reached.limit, reached.value, reached.reached), (Limit::Download, 10, 13));
+    assert_eq!(limits.downloaded(), 13);
+}
+
+#[test]
+fn each_bound_is_told_as_it_was_set() {
+    let seconds = Duration::from_secs;
+    let bounds = Bounds {
+        body: Some(1),
+        header_bytes: 2,
+        headers: 3,
+        opening: seconds(4),
+        header: seconds(5),
+        idle: seconds(6),
+        total: Some(seconds(7)),
+        drain: seconds(8),
+        ..Bounds::default()
+    };
+    let limits = Limits::new(bounds.clone(), &NetLimits::default());
+    assert_eq!((limits.body(), limits.header_bytes(), limits.headers()), (Some(1), 2, 3));
+    assert_eq!((limits.opening(), limits.header()), (seconds(4), seconds(5)));
+    assert_eq!((limits.idle(), limits.total()), (seconds(6), Some(seconds(7))));
+    assert_eq!(limits.drain(), seconds(8));
+    assert_eq!(*limits.bounds(), bounds);
+}
+
+#[tokio::test]
+async fn an_open_connection_is_counted_once_somebody_is_in_its_room() {
+    let limits = Limits::new(Bounds::default(), &NetLimits::default());
+    let room = limits.room().await;
+    assert_eq!(limits.open_connections(), 0);
+    let room = room.occupied();
+    assert_eq!(limits.open_connections(), 1);
+    drop(room);
+    assert_eq!(limits.open_connections(), 0);
+}

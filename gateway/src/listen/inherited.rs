@@ -129,3 +129,58 @@ impl fmt::Display for There {
 
 /// Where the count begins, if not at 3. Only `systemfd` and tests say so.
 const FIRST_FD: &str = "LISTEN_FDS_FIRST_FD";
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    const THIS: &str =
+        "listen::inherited::tests::what_was_handed_over_is_found_by_number_and_by_name";
+
+    /// Sockets can be handed over only to a process that starts: to this test, again.
+    #[test]
+    fn what_was_handed_over_is_found_by_number_and_by_name() {
+        if env::var_os("LISTEN_FDS").is_some() {
+            return take_what_was_handed_over();
+        }
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = [tcp.local_addr().unwrap(), udp.local_addr().unwrap()];
+        let told = Command::new(env::current_exe().unwrap())
+            .args(["--exact", THIS])
+            .env("LISTEN_FDS", "3")
+            .env("LISTEN_FDS_FIRST_FD", "0")
+            .env("LISTEN_FDNAMES", "web:output:dns")
+            .env("EXPECTED", format!("{} {}", at[0], at[1]))
+            .stdin(Stdio::from(OwnedFd::from(tcp)))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::from(OwnedFd::from(udp)))
+            .output()
+            .unwrap();
+        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stdout));
+    }
+
+    fn take_what_was_handed_over() {
+        let expected = env::var("EXPECTED").unwrap();
+        let mut inherited = Inherited::from_env();
+        assert_eq!(inherited.names, ["web", "output", "dns"]);
+
+        let web = inherited.take(&Fd::Number(0)).unwrap();
+        let [Planted::Tcp(tcp)] = &web[..] else { panic!("{web:?}") };
+        let dns = inherited.take(&Fd::Name("dns".to_owned())).unwrap();
+        let [Planted::Udp(udp)] = &dns[..] else { panic!("{dns:?}") };
+        let found = format!("{} {}", tcp.local_addr().unwrap(), udp.local_addr().unwrap());
+        assert_eq!(found, expected);
+
+        let twice = inherited.take(&Fd::Name("web".to_owned())).unwrap_err();
+        assert!(matches!(twice, InheritedError::NotInherited { .. }), "{twice}");
+        let output = inherited.take(&Fd::Name("output".to_owned())).unwrap_err();
+        assert!(matches!(output, InheritedError::NotASocket { .. }), "{output}");
+        let other = inherited.take(&Fd::Name("other".to_owned())).unwrap_err();
+        let told = "there are 3, from fd:0 on, called `web`, `output`, `dns`";
+        assert!(other.to_string().ends_with(told), "{other}");
+    }
+}

@@ -119,3 +119,52 @@ async fn who_does_not_finish_in_time_is_cut() {
     stage.gateway.limits.all_rooms_free().await;
     assert_eq!(inside.read(&mut [0]).await.expect("it is closed in order"), 0);
 }
+
+/// Both doors have somebody waiting.
+#[tokio::test]
+async fn each_door_has_its_turn() {
+    let ((proxy, at_proxy), (https, at_https)) = (door().await, door().await);
+    let doors = vec![(Way::Proxy, proxy), (Way::CapturedHttps, https)];
+    let mut waiting = Vec::new();
+    for at in [at_proxy, at_proxy, at_https, at_https] {
+        waiting.push(TcpStream::connect(at).await.expect("it listens"));
+    }
+    for (first, expected) in
+        [(1, Way::CapturedHttps), (0, Way::Proxy), (3, Way::CapturedHttps), (2, Way::Proxy)]
+    {
+        let accepted = poll_fn(|context| accept_any(&doors, first, context)).await;
+        assert_eq!(accepted.expect("somebody waits").0, expected, "{first}");
+    }
+}
+
+#[tokio::test]
+async fn a_flood_at_one_door_does_not_keep_the_other_shut() {
+    let stage = Stage::with_bounds(ALLOWED_TEST, Bounds { connections: 1, ..Bounds::default() });
+    let ((proxy, at_proxy), (https, at_https)) = (door().await, door().await);
+    let mut waiting = Vec::new();
+    for at in [at_proxy, at_proxy, at_proxy, at_https] {
+        let mut client = TcpStream::connect(at).await.expect("it listens");
+        client.write_all(b"x").await.expect("it is open");
+        waiting.push(client);
+    }
+    let (sender, mut served) = mpsc::unbounded_channel();
+    let (_stop, phases) = watch::channel(Phase::Serving);
+    let doors = vec![(Way::Proxy, proxy), (Way::CapturedHttps, https)];
+    tokio::spawn(listen(doors, Arc::clone(&stage.gateway), hand_over(sender), phases));
+    let mut ways = Vec::new();
+    for _ in 0..4 {
+        ways.push(served.recv().await.expect("it is served").way);
+    }
+    assert_eq!(ways, [Way::Proxy, Way::CapturedHttps, Way::Proxy, Way::Proxy]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_get_better_by_asking_is_asked_again_after_a_moment() {
+    let began = time::Instant::now();
+    for kind in [io::ErrorKind::ConnectionAborted, io::ErrorKind::Interrupted] {
+        back_off("test", &kind.into()).await;
+        assert_eq!(began.elapsed(), Duration::ZERO, "{kind} is over by now");
+    }
+    back_off("test", &io::ErrorKind::OutOfMemory.into()).await;
+    assert!(began.elapsed() >= PAUSE);
+}

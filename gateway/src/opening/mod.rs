@@ -9,6 +9,8 @@
 //! everything has a bound in bytes and in time.
 
 pub(crate) mod answer;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 pub(crate) mod hello;
 mod proxy;
 pub(crate) mod socks;

@@ -71,3 +71,6 @@ fn destination(head: &RequestHead) -> Result<Destination, Refusal> {
         Err(fault) => Err(Refusal::Malformed(fault.to_string())),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use audit::{Client, Entry, Handling, Name, Outcome, Text, Traffic, Unavailable, Verdict};
+use audit::{Client, Entry, Handling, Name, Outcome, Text, Ticket, Traffic, Unavailable, Verdict};
+use parking_lot::Mutex;
 use policies::Destination;
 use uuid::Uuid;
 
@@ -29,6 +30,8 @@ pub(crate) struct Tally {
     requests: AtomicU64,
     sent: AtomicU64,
     received: AtomicU64,
+    /// How far the log has to be written to hold what was recorded of them.
+    recorded: Mutex<Ticket>,
 }
 
 impl Tally {
@@ -39,6 +42,16 @@ impl Tally {
     pub(crate) fn add(&self, traffic: &Traffic) {
         self.sent.fetch_add(traffic.sent, Ordering::Relaxed);
         self.received.fetch_add(traffic.received, Ordering::Relaxed);
+    }
+
+    pub(super) fn recorded(&self, ticket: Ticket) {
+        let mut last = self.recorded.lock();
+        *last = ticket.max(*last);
+    }
+
+    /// The last that was recorded of any of them.
+    pub(crate) fn last_recorded(&self) -> Ticket {
+        *self.recorded.lock()
     }
 
     fn traffic(&self) -> Traffic {
@@ -122,6 +135,23 @@ impl ConnectionRecord {
         Reply::new(refusal, self.id())
     }
 
+    /// Refuses a request that has no record of its own, while the connection goes
+    /// on: the reply waits for the connection's `opened` line.
+    pub(crate) fn refused_request(&mut self, refusal: &Refusal) -> Reply {
+        let mut reply = self.refused(refusal);
+        if let Some(entry) = &mut self.entry {
+            reply.recorded = entry.open();
+        }
+        reply
+    }
+
+    /// Refuses the connection: the reply waits for its record.
+    pub(crate) fn refused_for_good(&mut self, refusal: &Refusal) -> Reply {
+        let mut reply = self.refused(refusal);
+        reply.recorded = self.end(refusal.outcome());
+        reply
+    }
+
     /// How it ended, if nothing else is known: it was refused, or it went well.
     pub(crate) fn outcome(&self) -> Outcome {
         self.refused.unwrap_or(Outcome::Relayed)
@@ -132,8 +162,8 @@ impl ConnectionRecord {
         self.end(outcome);
     }
 
-    fn end(&mut self, outcome: Outcome) {
-        let Some(mut entry) = self.entry.take() else { return };
+    fn end(&mut self, outcome: Outcome) -> Ticket {
+        let Some(mut entry) = self.entry.take() else { return Ticket::default() };
         entry.traffic = self.tally.traffic();
         if !matches!(entry.handling, Some(Handling::Passthrough | Handling::Tcp)) {
             entry.requests = Some(self.tally.requests.load(Ordering::Relaxed));
@@ -141,7 +171,7 @@ impl ConnectionRecord {
         if let Some(way) = entry.client.way_in {
             self.metrics.connection(way, outcome);
         }
-        entry.close(outcome);
+        entry.close(outcome)
     }
 }
 

@@ -3,9 +3,10 @@
 use std::error::Error;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
-use audit::{Decision, Entry, Failure, Long, Name, Outcome, Text, Unavailable, Verdict};
+use audit::{Decision, Entry, Failure, Long, Name, Outcome, Text, Ticket, Unavailable, Verdict};
 use policies::{Destination, Scheme};
 use uuid::Uuid;
 
@@ -14,12 +15,16 @@ use crate::dial::UpstreamFacts;
 use crate::gateway::Gateway;
 use crate::inspect::Meter;
 use crate::refuse::{Refusal, Reply};
-use crate::request::{Asked, Request};
+use crate::request::{Asked, Request, Version};
 
 /// One request that has begun and must end.
 #[derive(Debug)]
 #[must_use = "an exchange that is dropped is recorded as abandoned"]
 pub(crate) struct Exchange {
+    id: Uuid,
+    /// How far the log has to be written before the client hears anything.
+    recorded: Ticket,
+    is_opened: bool,
     /// Gone once the closing record is handed over.
     entry: Option<Entry<audit::Request>>,
     meter: Meter,
@@ -35,14 +40,24 @@ impl Exchange {
         tally: Arc<Tally>,
     ) -> Result<Self, Unavailable> {
         let entry = gateway.log.begin(facts)?;
+        gateway.exchanges.here().up();
         tally.request();
         let meter = Meter::new(Arc::clone(gateway));
-        Ok(Self { entry: Some(entry), meter, tally, code: "allowed" })
+        let (id, recorded) = (entry.id(), Ticket::default());
+        Ok(Self {
+            id,
+            recorded,
+            is_opened: false,
+            entry: Some(entry),
+            meter,
+            tally,
+            code: "allowed",
+        })
     }
 
     /// The id that the record and the refusal share.
     pub(crate) fn id(&self) -> Uuid {
-        self.entry.as_ref().map(Entry::id).unwrap_or_default()
+        self.id
     }
 
     pub(crate) fn meter(&self) -> &Meter {
@@ -74,6 +89,13 @@ impl Exchange {
         http.version = Some(Text::constant(asked.version.as_str()));
     }
 
+    /// Nothing of what was asked is known but how.
+    pub(crate) fn unseen(&mut self, version: Version) {
+        if let Some(entry) = &mut self.entry {
+            entry.http.version = Some(Text::constant(version.as_str()));
+        }
+    }
+
     /// The policy that is being asked.
     pub(crate) fn judged_by(&mut self, policy: &Name) {
         if let Some(entry) = &mut self.entry {
@@ -95,10 +117,37 @@ impl Exchange {
 
     /// Resolves when the `opened` line is safe. Only then may a byte leave.
     pub(crate) async fn opened(&mut self) -> Result<(), Unavailable> {
-        match &mut self.entry {
-            Some(entry) => entry.opened().await,
-            None => Ok(()),
+        let Some(entry) = &mut self.entry else { return Ok(()) };
+        entry.opened().await?;
+        self.open();
+        Ok(())
+    }
+
+    /// Hands over the `opened` line, unless it was: an answer begins, and how it
+    /// ends is not known yet.
+    pub(crate) fn open(&mut self) {
+        if let Some(entry) = &mut self.entry {
+            self.recorded = entry.open();
+            self.is_opened = true;
+            self.tally.recorded(self.recorded);
         }
+    }
+
+    /// Its `opened` line was handed over.
+    pub(crate) fn is_opened(&self) -> bool {
+        self.is_opened
+    }
+
+    /// Ready once what was handed over last, `opened` or closing, is with the
+    /// kernel. No byte of an answer reaches the client before.
+    pub(crate) fn poll_recorded(&self, cx: &mut Context<'_>) -> Poll<Result<(), Unavailable>> {
+        self.meter.gateway().log.poll_written(self.recorded, cx)
+    }
+
+    /// Others are under way on this worker, so that some may end at the same time.
+    pub(crate) fn is_one_of_many(&self) -> bool {
+        let own = u32::from(self.entry.is_some());
+        self.meter.gateway().exchanges.here().get() > own
     }
 
     /// An upstream connection was made or reused for it.
@@ -141,18 +190,28 @@ impl Exchange {
         self.end(Outcome::Relayed);
     }
 
+    /// All of its answer is at hand, and is sent once the record is written.
+    pub(crate) fn relayed_whole(&mut self) {
+        self.end(Outcome::Relayed);
+    }
+
     /// It ended before the answer began. The reply says why.
     pub(crate) fn refused(mut self, refusal: &Refusal) -> Reply {
-        let reply = Reply::new(refusal, self.id());
+        let mut reply = Reply::new(refusal, self.id);
         if let Some(entry) = &mut self.entry {
             entry.http.status = Some(reply.status);
         }
-        self.broken(refusal);
+        self.break_off(refusal);
+        reply.recorded = self.recorded;
         reply
     }
 
     /// It ended after the answer began: nothing more can be said to the client.
     pub(crate) fn broken(mut self, refusal: &Refusal) {
+        self.break_off(refusal);
+    }
+
+    fn break_off(&mut self, refusal: &Refusal) {
         self.code = refusal.code();
         if let Some(entry) = &mut self.entry {
             let facts = &mut **entry;
@@ -163,12 +222,14 @@ impl Exchange {
 
     fn end(&mut self, outcome: Outcome) {
         let Some(mut entry) = self.entry.take() else { return };
+        self.meter.gateway().exchanges.here().down();
         entry.traffic = self.meter.traffic();
         self.tally.add(&entry.traffic);
         let rule = entry.decision.rule.as_ref().map(Name::as_str);
         let metrics = &self.meter.gateway().metrics;
         metrics.request(self.code, rule, outcome, entry.begun().elapsed());
-        entry.close(outcome);
+        self.recorded = entry.close(outcome);
+        self.tally.recorded(self.recorded);
     }
 }
 

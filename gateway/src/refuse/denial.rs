@@ -39,6 +39,9 @@ impl Denial {
         if let Some(other) = request.overridden.filter(|other| *other != request.method) {
             what.push_str(&format!(", by a header {other},"));
         }
+        if let Some(other) = request.further.first() {
+            what.push_str(&format!(", by a header or a parameter `{}`,", other.path));
+        }
         if request.websocket {
             what.push_str(" as a WebSocket");
         }
@@ -77,6 +80,10 @@ impl Denial {
 
 /// The smallest entry that would let the request pass.
 fn narrowest_entry(scheme: Scheme, to: &Destination, request: &Request<'_>) -> Option<String> {
+    // One entry would not do.
+    if !request.further.is_empty() {
+        return None;
+    }
     let scheme = match (scheme, request.websocket) {
         (Scheme::Http, false) => "http",
         (Scheme::Http, true) => "ws",

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::{Denial, Refusal, Reply};
 use crate::dial::testing;
 use crate::limits::{Limit, LimitReached};
+use crate::websocket::FrameFault;
 
 const PREFACE: &str = "\
 # Refusals
@@ -26,6 +27,9 @@ HTTP gets `application/problem+json` (RFC 9457) with `code`, `rule`, `detail`, `
 `x-sluice-rule` and `x-sluice-request-id`. gRPC gets a status with the same words. A refused CONNECT carries the code in its reason
 phrase, which is what most clients print. SOCKS5 and DNS have only a number to say it with. The request id is the `id` of the audit
 event: `sluice audit show ID` says everything about it.
+
+What has no `x-sluice-code` is not a refusal of ours, whatever it says: a header whose name begins with `x-sluice-` is taken out of every
+answer of an upstream, interim answers and trailers included. Where TLS is not opened (`passthrough`, `tcp`) nobody can do that.
 
 Codes are stable: programs branch on them. `no` in *again?* means that the same request will be refused again.
 
@@ -43,7 +47,7 @@ const MEANINGS: &[(&str, &str, &str)] = &[
     (
         "audit_unavailable",
         "nothing can be recorded, so nothing passes",
-        "make room on the disk, or raise `limits.audit` of the gateway, then start it again",
+        "make room on the disk, and it goes on; if the log has its size, raise `limits.audit` of the gateway and start it again",
     ),
     ("bad_authority", "the destination cannot be read", "a plain host name or address, and a port"),
     (
@@ -106,7 +110,12 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "the rule puts a secret into the request, which this gateway cannot do yet",
         "a rule without `secret`",
     ),
-    ("upstream_malformed", "its answer is not HTTP we can vouch for", ""),
+    (
+        "upstream_incompatible",
+        "its TLS and ours have nothing in common; `detail` says what: below 1.2, or no safe cipher suite",
+        "a server with TLS 1.2 or 1.3",
+    ),
+    ("upstream_malformed", "its answer is not HTTP, or not a WebSocket, that we can vouch for", ""),
     (
         "upstream_proxy_failed",
         "the operator's own proxy refused or failed",
@@ -119,6 +128,11 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "upstream_untrusted",
         "its certificate is not believed; `detail` says why",
         "`upstream.roots` of the gateway, `--trust` of a run",
+    ),
+    (
+        "websocket_malformed",
+        "the client sent over a WebSocket what is no frame of one; it got a close frame with 1002",
+        "another client library",
     ),
 ];
 
@@ -152,7 +166,7 @@ fn the_page_is_what_refusals_are() {
 
 /// One of each, and each cause that has a code of its own. A new variant does not
 /// compile before [`listed`] knows it.
-fn samples() -> Vec<Refusal> {
+pub(super) fn samples() -> Vec<Refusal> {
     let rule = || Name::from("net.allow[0]");
     let limit = Duration::from_secs(1);
     let why = || "why".to_owned();
@@ -187,6 +201,8 @@ fn samples() -> Vec<Refusal> {
         Refusal::UpstreamClosed(why()),
         Refusal::UpstreamMalformed(why()),
         Refusal::UpstreamSilent { limit },
+        Refusal::UpstreamWebSocket(FrameFault::Reserved),
+        Refusal::WebSocket(FrameFault::Reserved),
     ];
     all.extend(testing::one_of_each_failure().into_iter().map(Refusal::Dial));
     for (reason, verdict) in [
@@ -197,7 +213,12 @@ fn samples() -> Vec<Refusal> {
     ] {
         let code = reason.code(verdict);
         let detail = why();
-        let denial = Denial { code, verdict: Verdict::Deny, rule: None, detail, hint: None };
+        let rule = (reason == Reason::Rule).then(rule);
+        let verdict = match verdict {
+            policies::Verdict::Ask => Verdict::Ask,
+            policies::Verdict::Allow | policies::Verdict::Deny => Verdict::Deny,
+        };
+        let denial = Denial { code, verdict, rule, detail, hint: None };
         all.push(Refusal::Policy(denial));
     }
     all.iter().for_each(listed);
@@ -239,6 +260,8 @@ fn listed(refusal: &Refusal) {
         | Refusal::Trace
         | Refusal::UpstreamClosed(_)
         | Refusal::UpstreamMalformed(_)
-        | Refusal::UpstreamSilent { .. } => {}
+        | Refusal::UpstreamSilent { .. }
+        | Refusal::UpstreamWebSocket(_)
+        | Refusal::WebSocket(_) => {}
     }
 }

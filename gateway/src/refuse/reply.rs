@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use audit::Name;
+use audit::{Log, Name, Ticket};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -21,6 +21,8 @@ pub(crate) struct Reply {
     pub(crate) request_id: Uuid,
     /// Seconds after which trying again may help.
     pub(crate) retry_after: Option<u64>,
+    /// How far the log has to be written before it is sent.
+    pub(crate) recorded: Ticket,
 }
 
 /// A reply as HTTP, of whichever version.
@@ -62,6 +64,16 @@ impl Reply {
             hint: refusal.hint().map(String::into_boxed_str),
             request_id,
             retry_after,
+            recorded: Ticket::default(),
+        }
+    }
+
+    /// The reply once it may be sent: its record is written. If it never will be,
+    /// the client is told that nothing can be recorded.
+    pub(crate) async fn once_recorded(self, log: &Log) -> Self {
+        match log.written(self.recorded).await {
+            Ok(()) => self,
+            Err(why) => Self::new(&why.into(), self.request_id),
         }
     }
 

@@ -14,5 +14,5 @@ mod tunnel;
 
 pub(crate) use inbox::Inbox;
 pub(crate) use patience::{First, Patience};
-pub(crate) use pump::{Broken, Pump};
+pub(crate) use pump::{Broken, Pump, Watch};
 pub(crate) use tunnel::Tunnel;

@@ -66,6 +66,33 @@ pub(crate) enum Broken {
     Write(io::Error),
 }
 
+/// Whoever looks at a body before it is passed on.
+pub(crate) trait Watch {
+    /// So many bytes of it are about to be written.
+    fn data(&mut self, bytes: usize) -> Result<(), Refusal>;
+
+    /// These fields come after it.
+    fn trailers(&mut self, trailers: &mut Fields) -> Result<(), Refusal>;
+
+    /// Around it, so many bytes were read, and others are to be written in their
+    /// place. What is read includes the trailers.
+    fn framing(&mut self, read: usize, written: usize) -> Result<(), Refusal> {
+        let _ = (read, written);
+        Ok(())
+    }
+}
+
+/// For bodies that have no trailers.
+impl<F: FnMut(usize) -> Result<(), Refusal>> Watch for F {
+    fn data(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self(bytes)
+    }
+
+    fn trailers(&mut self, trailers: &mut Fields) -> Result<(), Refusal> {
+        self(trailers.written())
+    }
+}
+
 /// Up to here the first piece of a body is copied behind the head.
 const TOGETHER: usize = 16 * 1024;
 
@@ -84,12 +111,26 @@ impl Pump {
         self.chunked = chunked;
     }
 
+    /// Takes what is there of the body without writing any of it.
+    pub(crate) fn gather(
+        &mut self,
+        inbox: &mut Inbox,
+        watch: &mut impl Watch,
+    ) -> Result<(), Broken> {
+        self.take(inbox, watch)
+    }
+
+    /// Whether the end of the body was taken: all of it waits to be written.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.ended
+    }
+
     /// Whether nothing waits to be written.
     pub(crate) fn is_drained(&self) -> bool {
         self.written == self.out.len()
     }
 
-    /// Moves what can be moved; ready when the body is across. `count` is asked
+    /// Moves what can be moved; ready when the body is across. `watch` is asked
     /// before each piece.
     pub(crate) fn poll<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &mut self,
@@ -97,12 +138,12 @@ impl Pump {
         from: &mut R,
         inbox: &mut Inbox,
         to: &mut W,
-        count: &mut impl FnMut(usize) -> Result<(), Refusal>,
+        watch: &mut impl Watch,
     ) -> Poll<Result<(), Broken>> {
         loop {
-            self.take(inbox, count)?;
+            self.take(inbox, watch)?;
             ready!(self.poll_drain(cx, to))?;
-            ready!(self.poll_straight(cx, inbox, to, count))?;
+            ready!(self.poll_straight(cx, inbox, to, watch))?;
             if self.ended {
                 return Pin::new(to).poll_flush(cx).map_err(Broken::Write);
             }
@@ -138,11 +179,7 @@ impl Pump {
 
     /// Moves pieces of the body behind what is to be written, as far as that
     /// saves a write or cannot be done without a copy.
-    fn take(
-        &mut self,
-        inbox: &mut Inbox,
-        count: &mut impl FnMut(usize) -> Result<(), Refusal>,
-    ) -> Result<(), Broken> {
+    fn take(&mut self, inbox: &mut Inbox, watch: &mut impl Watch) -> Result<(), Broken> {
         while !self.ended && !inbox.is_empty() && self.out.len() < TOGETHER {
             let room = TOGETHER - self.out.len();
             let (skip, length) = match &mut self.from {
@@ -163,7 +200,11 @@ impl Pump {
             // What was counted already was to be written straight, and was not.
             let fresh = length - length.min(self.counted);
             self.counted -= length - fresh;
-            count(fresh).map_err(Broken::Refused)?;
+            watch.data(fresh).map_err(Broken::Refused)?;
+            let written = if self.chunked && length > 0 { chunked::around(length) } else { 0 };
+            if skip + written > 0 {
+                watch.framing(skip, written).map_err(Broken::Refused)?;
+            }
             let data = inbox.filled().get(skip..skip + length).unwrap_or_default();
             if self.chunked && !data.is_empty() {
                 chunked::write_chunk(data, &mut self.out);
@@ -171,10 +212,11 @@ impl Pump {
                 self.out.extend_from_slice(data);
             }
             inbox.consume(skip + length);
-            if let From::Chunked(decoder) = &self.from
+            if let From::Chunked(decoder) = &mut self.from
                 && decoder.is_done()
             {
-                count(decoder.trailers().written()).map_err(Broken::Refused)?;
+                watch.trailers(decoder.trailers_mut()).map_err(Broken::Refused)?;
+                watch.framing(0, chunked::END.len()).map_err(Broken::Refused)?;
             }
             self.end_if_complete();
         }
@@ -187,7 +229,7 @@ impl Pump {
         cx: &mut Context<'_>,
         inbox: &mut Inbox,
         to: &mut W,
-        count: &mut impl FnMut(usize) -> Result<(), Refusal>,
+        watch: &mut impl Watch,
     ) -> Poll<Result<(), Broken>> {
         while !self.ended && !self.chunked && !inbox.is_empty() {
             let length = match &self.from {
@@ -196,7 +238,7 @@ impl Pump {
                 From::UntilClose => inbox.filled().len(),
             };
             if length > self.counted {
-                count(length - self.counted).map_err(Broken::Refused)?;
+                watch.data(length - self.counted).map_err(Broken::Refused)?;
                 self.counted = length;
             }
             let data = inbox.filled().get(..length).unwrap_or_default();

@@ -35,7 +35,12 @@ fn read_on(
         .map_err(|refusal| format!("{} {}", refusal.status(), refusal.code()))?;
     let query = request.query.map(|query| format!("?{query}")).unwrap_or_default();
     let meant = request.overridden.map(|method| format!(" as {method}")).unwrap_or_default();
-    Ok(format!("{}{meant} {}{query}", request.method, request.path))
+    let mut read = format!("{}{meant} {}{query}", request.method, request.path);
+    for FurtherPath { path, query } in &request.further {
+        let query = query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
+        read.push_str(&format!(" or {path}{query}"));
+    }
+    Ok(read)
 }
 
 macro_rules! reads {
@@ -91,6 +96,93 @@ reads!(
     "Host: allowed.test\r\nX-HTTP-Method: PUT\r\nX-HTTP-Method-Override: PUT\r\n",
     Ok("POST as PUT /")
 );
+
+reads!(
+    a_path_and_what_it_is_meant_as,
+    "GET",
+    "/a?b",
+    "Host: allowed.test\r\nX-Original-URL: /c\r\n",
+    Ok("GET /a?b or /c?b")
+);
+reads!(
+    another_host_in_a_header,
+    "GET",
+    "/",
+    "Host: allowed.test\r\nX-Forwarded-Host: evil.test\r\n",
+    Err("421 name_mismatch")
+);
+reads!(
+    another_scheme_in_a_header,
+    "GET",
+    "/",
+    "Host: allowed.test\r\nForwarded: proto=http\r\n",
+    Err("421 name_mismatch")
+);
+reads!(
+    a_host_in_a_header_that_is_none,
+    "GET",
+    "/",
+    "Host: allowed.test\r\nX-Host: a b\r\n",
+    Err("400 bad_authority")
+);
+reads!(
+    a_prefix_in_a_header,
+    "GET",
+    "/",
+    "Host: allowed.test\r\nX-Script-Name: /a\r\n",
+    Err("400 ambiguous")
+);
+reads!(
+    a_path_in_a_header_that_is_none,
+    "GET",
+    "/",
+    "Host: allowed.test\r\nX-Rewrite-URL: /a/../b\r\n",
+    Err("400 ambiguous")
+);
+reads!(
+    a_method_in_a_header_that_is_none,
+    "GET",
+    "/",
+    "Host: allowed.test\r\nX-HTTP-Method: yeet\r\n",
+    Err("403 denied")
+);
+reads!(an_echo_in_a_parameter, "POST", "/?_method=TRACE", HOST, Err("403 denied"));
+reads!(
+    two_spellings,
+    "GET",
+    "/",
+    "Host: allowed.test\r\nx-a: 1\r\nx_a: 2\r\n",
+    Err("400 ambiguous")
+);
+
+#[test]
+fn a_record_says_which_version_was_spoken() {
+    let said = [Version::Http10, Version::Http11, Version::Http2].map(Version::as_str);
+    assert_eq!(said, ["1.0", "1.1", "2"]);
+}
+
+#[test]
+fn what_may_change_something_is_told_from_what_may_not() {
+    let mutates = |method: &str, websocket, headers: &str| {
+        let mut block = Block::default();
+        block.read(format!("{HOST}{headers}").as_bytes(), 16).unwrap();
+        let asked = Asked {
+            method: method.as_bytes(),
+            target: b"/",
+            authority: None,
+            headers: &block,
+            version: Version::Http11,
+            websocket,
+        };
+        let to = to("allowed.test", 443);
+        Request::read(&asked, Scheme::Https, &to, "allowed.test").unwrap().mutates()
+    };
+    assert!(!mutates("GET", false, ""));
+    assert!(!mutates("GET", false, "X-HTTP-Method: HEAD\r\n"));
+    assert!(mutates("POST", false, ""));
+    assert!(mutates("GET", false, "X-HTTP-Method: DELETE\r\n"));
+    assert!(mutates("GET", true, ""));
+}
 
 #[test]
 fn http2_names_its_host_in_its_own_way() {
@@ -154,4 +246,17 @@ proptest! {
         let read = |spelt| read_on("GET", "/", authority.as_deref(), &headers, &to, spelt);
         prop_assert_eq!(read("allowed.test"), read(""));
     }
+}
+
+#[test]
+fn a_second_host_is_refused_however_often_it_says_the_same() {
+    let to = to("allowed.test", 443);
+    let read =
+        |authority, headers: &str| read_on("GET", "/", authority, headers, &to, "allowed.test");
+    let two = format!("{HOST}{HOST}");
+    assert_eq!(read(Some("allowed.test"), &two), Err("400 ambiguous".to_owned()));
+    assert_eq!(read(None, &two), Err("400 ambiguous".to_owned()));
+    assert!(read(Some("allowed.test"), HOST).is_ok());
+    assert!(read(Some("allowed.test"), "").is_ok());
+    assert!(read(None, HOST).is_ok());
 }

@@ -7,7 +7,7 @@ use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, date_time_ymd};
 use rustls::ServerConfig;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::super::tls::Distrust;
+use super::super::distrust::Distrust;
 use super::*;
 
 async fn dial(

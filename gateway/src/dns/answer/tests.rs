@@ -182,3 +182,37 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn types_that_are_counted_apart_have_their_names() {
+    for (record, label) in LABELS {
+        let bytes = asked("allowed.test.", record).to_vec().expect("it can be written");
+        let Ok(question) = Question::parse(&bytes) else { panic!("{label} is a question") };
+        assert_eq!(question.label(), label);
+        assert_eq!(question.label(), record.to_string());
+    }
+    let bytes = asked("allowed.test.", RecordType::Unknown(999)).to_vec().unwrap();
+    let Ok(question) = Question::parse(&bytes) else { panic!("it is a question") };
+    assert_eq!(question.label(), "other");
+}
+
+#[test]
+fn an_extension_is_answered_in_the_version_and_size_that_are_spoken_here() {
+    let (answer, _) = answered(&with_edns(asked("allowed.test.", RecordType::A)), None);
+    let edns = answer.edns.expect("it was offered");
+    assert_eq!((edns.max_payload(), edns.version()), (MOST_PAYLOAD, 0));
+
+    // A later version is refused, and told which one is spoken. Nothing else has extensions.
+    let mut later = asked("allowed.test.", RecordType::A);
+    let mut edns = plain_edns();
+    edns.set_version(1);
+    later.set_edns(edns);
+    let (answer, reply) = answered(&later, None);
+    assert_eq!((reply.response, reply.refused), ("BADVERS", true));
+    let edns = answer.edns.expect("it says which version");
+    assert_eq!((edns.max_payload(), edns.version()), (MOST_PAYLOAD, 0));
+    let mut two = asked("allowed.test.", RecordType::A);
+    two.add_query(two.queries[0].clone());
+    let (answer, reply) = answered(&two, None);
+    assert_eq!((reply.response, answer.edns.is_some()), ("FORMERR", false));
+}

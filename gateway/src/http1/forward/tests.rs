@@ -33,6 +33,20 @@ fn what_concerns_one_connection_stays_there_and_the_rest_keeps_its_order() {
 }
 
 #[test]
+fn an_answer_does_not_speak_for_us_nor_in_misspelt_control_fields() {
+    let written = "HTTP/1.1 403 Refused by policy (no_rule)\r\nx-sluice-code: no_rule\r\n\
+                   X_Sluice_Rule: x\r\nTransfer_Encoding: chunked\r\ncontent.length: 5\r\n\
+                   x_kept: 1\r\nContent-Length: 0\r\n\r\n";
+    expect![[r#"
+        HTTP/1.1 403 Refused by policy (no_rule)
+        x_kept: 1
+        Content-Length: 0
+
+    "#]]
+    .assert_eq(&forwarded(written, false, Afterwards::KeepAlive(Version::Http11)));
+}
+
+#[test]
 fn what_becomes_of_the_connection_is_said_where_it_is_not_understood() {
     let written = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n";
     expect![[r#"
@@ -75,4 +89,54 @@ fn who_stays_is_read_by_version() {
     ] {
         assert_eq!(upstream_stays(&response_head(written)), stays, "{written}");
     }
+}
+
+#[test]
+fn a_client_stays_unless_it_says_otherwise() {
+    let stays = |version: &str, connection: &str| {
+        let text = format!("GET / {version}\r\nHost: a\r\nConnection: {connection}\r\n\r\n");
+        let mut head = RequestHead::default();
+        head.read(text.as_bytes(), 16).unwrap();
+        client_stays(&head)
+    };
+    assert!(stays("HTTP/1.1", "x") && !stays("HTTP/1.1", "close"));
+    assert!(stays("HTTP/1.0", "keep-alive") && !stays("HTTP/1.0", "x"));
+}
+
+#[test]
+fn trailers_are_wanted_by_whoever_says_so() {
+    for (value, wants) in
+        [("trailers", true), ("gzip, Trailers", true), ("gzip", false), ("", false)]
+    {
+        assert_eq!(wants_trailers(value.as_bytes()), wants, "{value}");
+    }
+}
+
+#[test]
+fn what_a_request_says_of_its_body_and_of_trailers_is_ours_to_say() {
+    let sent = |framing: Framing, websocket: bool, fields: &str| {
+        let text = format!("GET /a HTTP/1.1\r\nHost: x\r\n{fields}\r\n");
+        let mut head = RequestHead::default();
+        head.read(text.as_bytes(), 16).unwrap();
+        let asked = crate::request::Asked {
+            method: b"GET",
+            target: b"/a",
+            authority: None,
+            headers: &head.fields,
+            version: Version::Http11,
+            websocket,
+        };
+        let to = policies::Destination::parse("x:443").unwrap();
+        let read = Request::read(&asked, policies::Scheme::Https, &to, "x").unwrap();
+        let mut out = Vec::new();
+        request(&read, &head, "x", framing, &mut out);
+        String::from_utf8(out).unwrap().replace("\r\n", "|")
+    };
+    let (empty, chunked) = (Framing::Empty, Framing::Chunked);
+    let coding = "Transfer-Encoding: Chunked\r\n";
+    assert!(sent(chunked, false, coding).contains("|Transfer-Encoding: chunked|"));
+    assert!(!sent(empty, false, coding).contains("Transfer-Encoding"));
+    assert!(sent(empty, false, "TE: gzip, trailers\r\n").contains("|Connection: te|TE: trailers|"));
+    assert!(!sent(empty, false, "TE: gzip\r\n").contains("TE:"));
+    assert!(!sent(empty, true, "TE: trailers\r\n").contains("TE:"));
 }

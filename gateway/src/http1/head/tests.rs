@@ -198,3 +198,34 @@ fn of_a_million_spoilt_heads_each_is_read_or_refused() {
     }
     assert!((1_000..999_000).contains(&read), "{read} were read: the dice are loaded");
 }
+
+#[test]
+fn an_empty_line_is_no_head() {
+    assert_eq!(end(b"\r\n", 0), Err(HeadFault::FirstLine));
+    assert_eq!(end(b"\r\nGET / HTTP/1.1\r\n\r\n", 0), Err(HeadFault::FirstLine));
+    assert_eq!(end(b"GET / HTTP/1.1\r\n", 0), Ok(None));
+}
+
+#[test]
+fn what_delimits_and_what_names_the_host_is_not_between_two_hops() {
+    let read = |more: &str| {
+        let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{more}\r\n\r\n");
+        RequestHead::default().read(text.as_bytes(), 16)
+    };
+    for option in ["content-length", "host", "close, Host", "Content-Length, x"] {
+        assert_eq!(read(&format!("Connection: {option}")), Err(HeadFault::Nominated), "{option}");
+    }
+    assert_eq!(read("Connection: close, x-a"), Ok(()));
+}
+
+#[test]
+fn a_request_has_a_method_and_a_target() {
+    let read = |line: &str| {
+        RequestHead::default().read(format!("{line}\r\nHost: a\r\n\r\n").as_bytes(), 16)
+    };
+    assert_eq!(read(" / HTTP/1.1"), Err(HeadFault::Method));
+    assert_eq!(read("G@T / HTTP/1.1"), Err(HeadFault::Method));
+    assert_eq!(read("GET  HTTP/1.1"), Err(HeadFault::Target));
+    assert_eq!(read("GET /\t HTTP/1.1"), Err(HeadFault::Target));
+    assert_eq!(read("GET / HTTP/1.1"), Ok(()));
+}

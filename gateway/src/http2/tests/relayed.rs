@@ -222,7 +222,20 @@ async fn interim_answers_are_relayed() {
 #[tokio::test]
 async fn a_websocket_goes_over_a_stream_where_the_upstream_takes_it() {
     let rules = format!("{ANY}\n    - {{host: allowed.test, websocket: true, paths: [/ws]}}");
-    let mut world = World::new(&policy(&rules), echo).await;
+    /// Answers a frame with one that says the same, unmasked.
+    async fn unmasking((mut request, mut respond): Asked) {
+        if request.method() != Method::CONNECT {
+            respond.send_response(Response::new(()), true).unwrap();
+            return;
+        }
+        let mut back = respond.send_response(Response::new(()), false).unwrap();
+        let frame = request.body_mut().data().await.unwrap().unwrap();
+        assert_eq!(frame, &b"\x82\x82\0\0\0\0ab"[..]);
+        back.send_data(Bytes::from_static(b"\x82\x02ab"), false).unwrap();
+        assert_eq!(read_all(request.body_mut()).await.unwrap(), b"");
+        back.send_data(Bytes::new(), true).unwrap();
+    }
+    let mut world = World::new(&policy(&rules), unmasking).await;
     // The offer is made once the upstream has made it.
     while !world.client.is_extended_connect_protocol_enabled() {
         assert_eq!(world.send(get("/")).await.status(), 200);
@@ -230,12 +243,13 @@ async fn a_websocket_goes_over_a_stream_where_the_upstream_takes_it() {
     let mut request = Request::new(());
     *request.method_mut() = Method::CONNECT;
     *request.uri_mut() = "https://allowed.test/ws".parse().unwrap();
+    request.headers_mut().insert("sec-websocket-version", "13".parse().unwrap());
     request.extensions_mut().insert(Protocol::from("websocket"));
     let (response, mut send) = world.open(request, false);
     let mut response = response.await.unwrap();
     assert_eq!(response.status(), 200);
-    send.send_data(Bytes::from_static(b"frame"), false).unwrap();
-    assert_eq!(response.body_mut().data().await.unwrap().unwrap(), "frame");
+    send.send_data(Bytes::from_static(b"\x82\x82\0\0\0\0ab"), false).unwrap();
+    assert_eq!(response.body_mut().data().await.unwrap().unwrap(), &b"\x82\x02ab"[..]);
     send.send_data(Bytes::new(), true).unwrap();
     assert_eq!(read_all(response.body_mut()).await.unwrap(), b"");
     let events = world.hang_up().await;

@@ -77,6 +77,10 @@ impl World {
         Self { client, upstream, stage, wire, _authority: authority }
     }
 
+    pub(super) fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
     pub(super) fn gateway(&self) -> &Arc<Gateway> {
         &self.stage.gateway
     }

@@ -143,6 +143,19 @@ async fn an_upstream_that_is_silent_for_too_long_is_given_up() {
 }
 
 #[tokio::test]
+async fn a_client_that_does_not_go_on_with_its_body_is_told_that_it_was_the_one() {
+    let bounds = Bounds { idle: Duration::from_millis(50), ..Bounds::default() };
+    let world = World::with_upstream(ANY, bounds, |mut stream| async move {
+        let mut all = Vec::new();
+        drop(stream.read_to_end(&mut all).await);
+    })
+    .await;
+    let mut stream = world.tunnel("plain.test:80").await;
+    let begun = "POST / HTTP/1.1\r\nHost: plain.test\r\nContent-Length: 9\r\n\r\nabc";
+    assert_eq!(ask(&mut stream, begun).await.refusal(), "408 idle");
+}
+
+#[tokio::test]
 async fn a_request_that_lasts_too_long_in_all_is_cut_off_however_busy() {
     let bounds = Bounds { total: Some(Duration::from_millis(80)), ..Bounds::default() };
     let world = World::with_upstream(ANY, bounds, |mut stream| async move {
@@ -192,7 +205,9 @@ async fn a_new_policy_closes_tunnels_and_websockets_it_does_not_allow() {
     let rule = "{host: tcp.test, port: 5432, protocol: tcp}";
     let allow = format!("{ANY}, {rule}");
     let world = World::with_upstream(&allow, Bounds::default(), |mut stream| async move {
-        send(&mut stream, "HTTP/1.1 101 Go\r\nUpgrade: websocket\r\n\r\n").await;
+        let head = "HTTP/1.1 101 Go\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                    Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+        send(&mut stream, head).await;
         let mut all = Vec::new();
         drop(stream.read_to_end(&mut all).await);
     })
@@ -200,8 +215,9 @@ async fn a_new_policy_closes_tunnels_and_websockets_it_does_not_allow() {
     let mut tcp = world.tunnel("tcp.test:5432").await;
     read_head(&mut tcp).await;
     let mut websocket = world.tunnel("plain.test:80").await;
-    let upgrade =
-        "GET / HTTP/1.1\r\nHost: plain.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let upgrade = "GET / HTTP/1.1\r\nHost: plain.test\r\nConnection: Upgrade\r\n\
+                   Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     send(&mut websocket, upgrade).await;
     read_head(&mut websocket).await;
 
@@ -262,6 +278,8 @@ async fn a_log_that_cannot_be_written_stops_traffic() {
 async fn a_mutating_request_is_in_the_log_before_it_leaves() {
     let world = World::new(ANY).await;
     let mut stream = world.tunnel("plain.test:80").await;
+    // Another is under way, so that nothing is opened only to save time.
+    world.gateway().exchanges.here().up();
     for request in [GET, GET, "POST / HTTP/1.1\r\nHost: plain.test\r\nContent-Length: 0\r\n\r\n"] {
         ask(&mut stream, request).await;
     }

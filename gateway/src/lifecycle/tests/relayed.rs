@@ -247,23 +247,28 @@ async fn a_websocket_is_relayed_both_ways_and_counted() {
         assert!(head.contains("Connection: Upgrade\r\nupgrade: websocket\r\n"), "{head}");
         send(
             &mut stream,
-            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n+",
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n\u{2}\u{1}+",
         )
         .await;
-        let mut frame = [0; 4];
+        // The mask is all zeroes, so the payload is the text.
+        let mut frame = [0; 8];
         stream.read_exact(&mut frame).await.unwrap();
-        frame.reverse();
-        stream.write_all(&frame).await.unwrap();
+        assert_eq!(&frame, b"\x82\x82\0\0\0\0ab");
+        stream.write_all(b"\x80\x02ba").await.unwrap();
     })
     .await;
     let request = "GET /ws HTTP/1.1\r\nHost: plain.test\r\nConnection: keep-alive, Upgrade\r\n\
-                   upgrade: WebSocket\r\nSec-WebSocket-Version: 13\r\n\r\n";
+                   upgrade: WebSocket\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     send(&mut stream, request).await;
     let head = read_head(&mut stream).await;
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
     assert!(head.contains("Connection: Upgrade\r\nUpgrade: websocket\r\n"), "{head}");
-    send(&mut stream, "abcd").await;
-    assert_eq!(read_rest(&mut stream).await, "+dcba");
+    stream.write_all(b"\x82\x82\0\0\0\0ab").await.unwrap();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).await.unwrap();
+    assert_eq!(rest, b"\x02\x01+\x80\x02ba");
     drop(stream);
     let requests = world.requests().await;
     assert_eq!(requests[0].verdict(), "relayed allow allowed");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -161,6 +161,15 @@ impl World {
         connect_tls(stream, root, name, alpn).await
     }
 
+    /// What a client needs to trust the gateway's authority. It speaks these
+    /// versions, and remembers its sessions.
+    pub(super) fn client_config(
+        &self,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> ClientConfig {
+        trusting(self.gateway().tls.authority().certificate().clone(), versions)
+    }
+
     /// TLS on a connection, as a client that trusts the upstream's authority.
     pub(super) async fn handshake_upstream(
         &self,
@@ -213,19 +222,26 @@ async fn connect_tls(
     name: Option<&str>,
     alpn: &[&str],
 ) -> std::io::Result<TlsStream<TcpStream>> {
-    let mut roots = RootCertStore::empty();
-    roots.add(root).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let mut config = trusting(root, rustls::DEFAULT_VERSIONS);
     config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
     config.enable_sni = name.is_some();
     let name = name.unwrap_or("allowed.test").to_owned();
     let connector = TlsConnector::from(Arc::new(config));
     connector.connect(ServerName::try_from(name).unwrap(), stream).await
+}
+
+fn trusting(
+    root: CertificateDer<'static>,
+    versions: &[&'static SupportedProtocolVersion],
+) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(root).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth()
 }
 
 async fn answer<S>(mut stream: S, script: Script, heard: Arc<Mutex<Vec<String>>>)
