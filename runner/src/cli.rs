@@ -3,15 +3,17 @@
 //! Every flag has an environment variable of the same meaning, so that a CI job
 //! or a wrapper can set it once. The variable's name says which verb it is for.
 
-use clap::{Args, Parser, Subcommand};
+use clap::builder::BoolishValueParser;
+use clap::error::{ContextKind, ContextValue};
+use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::completions::{self, Completions};
 use crate::console::{Color, Console, Format, Tone};
 use crate::exit::{Exit, Failure};
 use crate::request::RunFlags;
 use crate::{
-    audit, demo, doctor, evidence, image, logs, ls, policy, rm, run, selftest, session, stats,
-    sweep, workspace,
+    audit, config, demo, doctor, evidence, image, logs, ls, policy, rm, run, selftest, session,
+    stats, sweep, workspace,
 };
 
 /// Run what you do not trust.
@@ -108,9 +110,11 @@ enum Command {
     /// List what a run made, or copy it out.
     Artifacts(evidence::artifacts::ArtifactsVerb),
     /// Read what happened: follow, search, show, verify, export.
-    Audit(audit::Audit),
+    Audit(Box<audit::Audit>),
     /// Print a completion script for a shell.
     Completions(Completions),
+    /// Write or show your configuration.
+    Config(config::verb::ConfigVerb),
     Demo(demo::Demo),
     /// Show what a run changed in its workspace.
     Diff(workspace::diff::Diff),
@@ -130,6 +134,57 @@ enum Command {
     Transcript(evidence::play::TranscriptVerb),
 }
 
+/// The command line of this process; a wrong one ends it.
+pub fn parse() -> Cli {
+    let command = command();
+    let known = verbs(&command);
+    let matches = command.try_get_matches().unwrap_or_else(|err| suggest(err, &known).exit());
+    Cli::from_arg_matches(&matches).unwrap_or_else(|err| err.exit())
+}
+
+/// Every verb, those of others with their own name before it: `session cp`.
+fn verbs(command: &clap::Command) -> Vec<String> {
+    let verbs = command.get_subcommands().flat_map(|verb| {
+        let name = verb.get_name().to_owned();
+        let below = verb.get_subcommands().map(|below| format!("{name} {}", below.get_name()));
+        below.chain([name.clone()]).collect::<Vec<_>>()
+    });
+    verbs.collect()
+}
+
+/// Names the verb that was probably meant.
+fn suggest(mut err: clap::Error, known: &[String]) -> clap::Error {
+    let Some(ContextValue::String(written)) = err.get(ContextKind::InvalidSubcommand) else {
+        return err;
+    };
+    let below = format!(" {written}");
+    let meant = known.iter().find(|verb| verb.ends_with(&below)).cloned().or_else(|| {
+        let known = known.iter().map(String::as_str).filter(|verb| !verb.contains(' '));
+        policies::did_you_mean(written, known).map(str::to_owned)
+    });
+    if let Some(meant) = meant {
+        err.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![meant]));
+    }
+    err
+}
+
+/// Every verb and flag. A flag's variable says yes in the usual words: `1`, `true`,
+/// `yes`, `on`.
+pub fn command() -> clap::Command {
+    with_usual_words(Cli::command())
+}
+
+fn with_usual_words(command: clap::Command) -> clap::Command {
+    let switch = |arg: clap::Arg| match arg.get_action() {
+        ArgAction::SetTrue => arg.value_parser(BoolishValueParser::new()),
+        _ => arg,
+    };
+    let verbs: Vec<String> =
+        command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    let command = command.mut_args(switch);
+    verbs.into_iter().fold(command, |command, verb| command.mut_subcommand(verb, with_usual_words))
+}
+
 /// Carries out one command line.
 pub fn run(cli: Cli) -> Exit {
     let Common { output, color } = cli.common;
@@ -143,6 +198,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Artifacts(asked) => evidence::artifacts::run(asked, &mut console),
         Command::Audit(asked) => audit::run(asked, &mut console),
         Command::Completions(asked) => completions::run(asked, &mut console),
+        Command::Config(asked) => config::verb::run(asked, &mut console),
         Command::Demo(asked) => demo::run(asked, &mut console),
         Command::Diff(asked) => workspace::diff::run(asked, &mut console),
         Command::Doctor(asked) => doctor::run(asked, &mut console),
@@ -151,7 +207,14 @@ pub fn run(cli: Cli) -> Exit {
         Command::Ls(asked) => ls::run(asked, &mut console),
         Command::Policy(asked) => policy::run(asked, &mut console),
         Command::Rm(asked) => rm::run(asked, &mut console),
-        Command::Run(asked) => run::verb(asked, &mut console),
+        Command::Run(asked) => match run::verb(asked, &mut console) {
+            // A code of the command's own would say that it ran.
+            Err(Failure::Failed(err)) => {
+                tell(&Failure::Failed(err), &mut console);
+                Ok(Exit::Command(run::RUNNER_FAILED))
+            }
+            ran => ran,
+        },
         Command::Session(asked) => session::run(asked, &mut console),
         Command::Stats(asked) => stats::run(asked, &mut console),
         Command::Sweep(asked) => sweep::run(asked, &mut console),
@@ -182,13 +245,11 @@ fn tell(failure: &Failure, console: &mut Console) {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]

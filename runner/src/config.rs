@@ -3,15 +3,23 @@
 //! A file that is not there means nothing is configured; one that is broken is
 //! an error with every problem named, never half a configuration.
 
+mod permitted;
+pub mod verb;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use anyhow::Context as _;
-use policies::{Cpus, ProcLimits, Size, Source, Span, yaml};
+use policies::yaml::{self, Item};
+use policies::{Cpus, OverridesSection, ProcLimits, SecretName, Size, Source, Span};
 
 use crate::exit::Failure;
 use crate::place::{self, Variable};
 use crate::request::BackendKind;
+use permitted::{MountWritten, SecretWritten, Sections};
+pub use permitted::{Permitted, PermittedMount, SecretSource};
 
 /// What is configured; each may be left out.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -21,8 +29,12 @@ pub struct Config {
     pub policy: Option<PathBuf>,
     /// Runs have no sandbox, where their policy permits that.
     pub no_sandbox: bool,
+    /// Addresses that are not public and that a name may be pinned to.
+    pub upstreams: Vec<SocketAddr>,
     /// Where neither the policy nor a flag says anything.
     pub limits: ProcLimits,
+    /// What policies of projects may grant.
+    pub permitted: Permitted,
 }
 
 /// The file as written.
@@ -33,7 +45,11 @@ struct Document {
     image: Option<String>,
     policy: Option<String>,
     no_sandbox: bool,
+    upstreams: Vec<Upstream>,
     limits: LimitsSection,
+    mounts: Vec<Item<MountWritten>>,
+    overrides: OverridesSection,
+    secrets: BTreeMap<SecretName, Item<SecretWritten>>,
 }
 
 #[derive(Debug, Default, serde::Deserialize)]
@@ -49,18 +65,31 @@ struct LimitsSection {
 
 /// Reads the configuration of whoever has these variables.
 pub fn load(variable: Variable<'_>) -> Result<Config, Failure> {
-    let Some(path) = path(variable) else { return Ok(Config::default()) };
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Config::default()),
-        Err(err) => Err(err).with_context(|| format!("cannot read {}", path.display()))?,
+    let mut config = match path(variable) {
+        None => Config::default(),
+        Some(path) => match fs::read_to_string(&path) {
+            Ok(text) => {
+                let base = path.parent().unwrap_or(Path::new("/"));
+                let home = place::absolute(variable, "HOME");
+                read(&Source::new(path.display().to_string(), text), base, home.as_deref())?
+            }
+            Err(err) if err.kind() == io::ErrorKind::NotFound => Config::default(),
+            Err(err) => Err(err).with_context(|| format!("cannot read {}", path.display()))?,
+        },
     };
-    let base = path.parent().unwrap_or(Path::new("/"));
-    read(&Source::new(path.display().to_string(), text), base)
+    if let Some(more) = variable("SLUICE_UPSTREAMS").and_then(|more| more.into_string().ok()) {
+        for written in more.split(',').filter(|written| !written.is_empty()) {
+            let upstream = Upstream::try_from(written.to_owned());
+            let Upstream(address) =
+                upstream.map_err(|why| Failure::Usage(format!("SLUICE_UPSTREAMS: {why}")))?;
+            config.upstreams.push(address);
+        }
+    }
+    Ok(config)
 }
 
 /// `$SLUICE_CONFIG`, else the file in the configuration directory.
-fn path(variable: Variable<'_>) -> Option<PathBuf> {
+pub(crate) fn path(variable: Variable<'_>) -> Option<PathBuf> {
     if let Some(path) = variable("SLUICE_CONFIG").filter(|path| !path.is_empty()) {
         return Some(path.into());
     }
@@ -70,13 +99,22 @@ fn path(variable: Variable<'_>) -> Option<PathBuf> {
 }
 
 /// Reads a configuration whose relative paths start at `base`.
-fn read(source: &Source, base: &Path) -> Result<Config, Failure> {
-    let Document { backend, image, policy, no_sandbox, limits } = yaml::read(source)?;
+fn read(source: &Source, base: &Path, home: Option<&Path>) -> Result<Config, Failure> {
+    // A file of comments says nothing, as one that is not there.
+    let is_comment = |line: &str| line.is_empty() || line.starts_with('#');
+    if source.text.lines().map(str::trim).all(is_comment) {
+        return Ok(Config::default());
+    }
+    let document = yaml::read(source)?;
+    let Document { backend, image, policy, no_sandbox, upstreams, limits, .. } = document;
+    let Document { mounts, overrides, secrets, .. } = document;
     Ok(Config {
+        permitted: Sections { mounts, overrides, secrets }.understand(source, home)?,
         backend,
         image,
         policy: policy.map(|policy| base.join(policy)),
         no_sandbox,
+        upstreams: upstreams.into_iter().map(|Upstream(address)| address).collect(),
         limits: ProcLimits {
             cpus: limits.cpus,
             memory: limits.memory,
@@ -86,6 +124,23 @@ fn read(source: &Source, base: &Path) -> Result<Config, Failure> {
             output: limits.output,
         },
     })
+}
+
+/// An address with its port: a whole machine is more than anybody means.
+#[derive(Debug, serde::Deserialize)]
+#[serde(try_from = "String")]
+struct Upstream(SocketAddr);
+
+impl TryFrom<String> for Upstream {
+    type Error = String;
+
+    fn try_from(written: String) -> Result<Self, Self::Error> {
+        let address = written.parse::<SocketAddr>().ok().filter(|address| address.port() != 0);
+        let address = address.ok_or_else(|| {
+            format!("`{written}` is not an address with its port, such as `127.0.0.1:8443`")
+        })?;
+        Ok(Self(SocketAddr::new(address.ip().to_canonical(), address.port())))
+    }
 }
 
 /// Zero would mean "nothing" to one reader and "no limit" to the next.
@@ -108,7 +163,8 @@ mod tests {
     use super::*;
 
     fn read_text(text: &str) -> Result<Config, Failure> {
-        read(&Source::new("config.yaml", text), Path::new("/etc/sluice"))
+        let home = Some(Path::new("/home/me"));
+        read(&Source::new("config.yaml", text), Path::new("/etc/sluice"), home)
     }
 
     #[test]
@@ -135,6 +191,40 @@ mod tests {
             config.yaml:3:10: backend: `dokcer` is not one of `auto`, `docker`, `namespaces`, `podman`; did you mean `docker`?
               3 | backend: dokcer
                 |          ^^^^^^
+        "#]]
+        .assert_eq(&format!("{}\n", err.unwrap_err()));
+    }
+
+    #[test]
+    fn what_projects_may_have_is_written_in_full() {
+        let config = read_text(
+            "mounts: [~/data, {source: /srv/out, mode: rw}]\n\
+             overrides: {allow: [\"*.example.org\"], max: {memory: 4GiB}}\n\
+             secrets: {KEY: {from: {env: MY_KEY}, hosts: [api.example]}}\n",
+        );
+        let Permitted { mounts, overrides, secrets } = config.unwrap().permitted;
+        let mounts: Vec<_> = mounts.iter().map(|it| (it.source.to_str(), it.writable)).collect();
+        assert_eq!(mounts, [(Some("/home/me/data"), false), (Some("/srv/out"), true)]);
+        assert_eq!(overrides.allow.len(), 1);
+        assert!(!overrides.no_sandbox && !overrides.observe);
+        assert_eq!(secrets.values().next().unwrap().hosts[0].to_string(), "api.example");
+
+        let err = read_text(
+            "mounts: [data, {source: /a/../b}]\nsecrets: {KEY: {from: {env: K}, hosts: []}, LOST: {hosts: [a.example]}}\n",
+        );
+        expect![[r#"
+            config.yaml:1:10: mounts[0]: `data` is not a whole path; write `/data` or `~/data`, without `..`
+              1 | mounts: [data, {source: /a/../b}]
+                |          ^^^^
+            config.yaml:1:16: mounts[1]: `/a/../b` is not a whole path; write `/data` or `~/data`, without `..`
+              1 | mounts: [data, {source: /a/../b}]
+                |                ^
+            config.yaml:2:16: secrets.KEY: `hosts` is empty, so the secret could go nowhere; name its hosts
+              2 | secrets: {KEY: {from: {env: K}, hosts: []}, LOST: {hosts: [a.example]}}
+                |                ^
+            config.yaml:2:51: secrets.LOST: say where the value is: `from: {env: NAME}` or `from: {file: PATH}`
+              2 | secrets: {KEY: {from: {env: K}, hosts: []}, LOST: {hosts: [a.example]}}
+                |                                                   ^
         "#]]
         .assert_eq(&format!("{}\n", err.unwrap_err()));
     }

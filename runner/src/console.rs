@@ -6,7 +6,7 @@
 //! (`--color`, `NO_COLOR`, `CLICOLOR_FORCE`).
 
 use std::fmt;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal as _, Write};
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::exit::Failure;
 use crate::shown::ascii_json;
+use crate::terminal;
 
 /// The form of a result.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
@@ -66,6 +67,18 @@ pub struct Console {
 }
 
 impl Console {
+    /// How wide stdout is, if it is a terminal or somebody said it (`COLUMNS`).
+    pub fn columns(&self) -> Option<usize> {
+        let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let columns = said.or_else(|| terminal::size().map(|size| usize::from(size.columns)));
+        columns.filter(|columns| *columns > 0)
+    }
+
+    /// Whether a person looks at stdout as it comes.
+    pub fn is_terminal(&self) -> bool {
+        io::stdout().is_terminal()
+    }
+
     /// The process's own stdout and stderr.
     pub fn standard(format: Format, color: Color) -> Self {
         let colored = |auto: ColorChoice| match color {
@@ -125,6 +138,11 @@ impl Console {
     /// Hands over what was written so far.
     pub fn flush(&mut self) -> Result<(), Failure> {
         self.out.flush().map_err(output_failed)
+    }
+
+    /// Whether colours are wanted on stdout.
+    pub fn has_colours(&self) -> bool {
+        self.colored_out
     }
 
     /// `text` in a colour, on stdout, if colours are wanted there.

@@ -9,6 +9,8 @@
 //! run may still take, the run cannot have taken it, and its tree is not looked
 //! at. It is looked at anyway now and then, because somebody else may have made
 //! room meanwhile. The time between two looks is a multiple of what a look takes.
+//! When the run has ended there is a last look, so that who was quicker than we
+//! is judged as who was not.
 //!
 //! | mode | what counts |
 //! |---|---|
@@ -21,8 +23,7 @@
 //! whose it is; before it is full every run that writes there ends.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -65,27 +66,25 @@ impl Watched {
 /// Looks after a directory until it is dropped.
 #[derive(Debug)]
 pub struct Watch {
-    full: Option<oneshot::Receiver<Full>>,
-    ended: Arc<AtomicBool>,
+    full: Option<oneshot::Receiver<Option<Full>>>,
+    /// A word on it asks for the last look; its end, that nobody wants to know.
+    over: Option<mpsc::Sender<()>>,
 }
 
 impl Watch {
     /// Nothing to look after.
     pub fn nothing() -> Self {
-        Self { full: None, ended: Arc::default() }
+        Self { full: None, over: None }
     }
 
     pub fn over(watched: Watched) -> Self {
         let (tell, full) = oneshot::channel();
-        let ended = Arc::<AtomicBool>::default();
-        let seen = Arc::clone(&ended);
+        let (over, told) = mpsc::channel();
         // A thread: looking blocks, and must not wait for its turn.
         thread::spawn(move || {
-            if let Some(full) = watch(&watched, &seen) {
-                tell.send(full).ok();
-            }
+            tell.send(watch(&watched, &told)).ok();
         });
-        Self { full: Some(full), ended }
+        Self { full: Some(full), over: Some(over) }
     }
 
     /// Waits until there is too much; for ever, if there never is.
@@ -94,22 +93,25 @@ impl Watch {
             let told = full.await;
             // Told once; after that there is nothing to wait for.
             self.full = None;
-            if let Ok(full) = told {
+            if let Ok(Some(full)) = told {
                 return full;
             }
         }
         std::future::pending().await
     }
-}
 
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.ended.store(true, Ordering::Relaxed);
+    /// Looks once more, now that nobody writes any longer.
+    pub async fn last_look(&mut self) -> Option<Full> {
+        if let Some(over) = self.over.take() {
+            // One that has found too much already does not listen.
+            over.send(()).ok();
+        }
+        self.full.take()?.await.ok().flatten()
     }
 }
 
 /// Until there is too much, or until nobody wants to know.
-fn watch(watched: &Watched, ended: &AtomicBool) -> Option<Full> {
+fn watch(watched: &Watched, over: &mpsc::Receiver<()>) -> Option<Full> {
     let root = Directory::open(&watched.directory).ok()?;
     let room = room(&watched.directory)?;
     let look = |most: &Usage| {
@@ -130,23 +132,30 @@ fn watch(watched: &Watched, ended: &AtomicBool) -> Option<Full> {
         start: room,
         last: Look { at: Instant::now(), took, room, usage: before.usage },
     };
-    while !ended.load(Ordering::Relaxed) {
-        thread::sleep(TICK);
+    loop {
+        let is_over = match over.recv_timeout(TICK) {
+            Ok(()) => true,
+            Err(RecvTimeoutError::Timeout) => false,
+            Err(RecvTimeoutError::Disconnected) => return None,
+        };
         let room = self::room(&watched.directory)?;
-        if meter.is_host_full(room) {
+        if meter.is_host_full(room) && !is_over {
             return Some(Full::Host);
         }
         let now = Instant::now();
-        if !meter.is_due(now, room) {
-            continue;
+        let is_due =
+            if is_over { meter.is_worth_a_last_look(room) } else { meter.is_due(now, room) };
+        if is_due {
+            let (measured, took) = look(&most)?;
+            if let Some(full) = meter.judge(&measured, room) {
+                return Some(full);
+            }
+            meter.last = Look { at: now + took, took, room, usage: measured.usage };
         }
-        let (measured, took) = look(&most)?;
-        if let Some(full) = meter.judge(&measured, room) {
-            return Some(full);
+        if is_over {
+            return None;
         }
-        meter.last = Look { at: now + took, took, room, usage: measured.usage };
     }
-    None
 }
 
 /// What is known between two looks.
@@ -170,11 +179,24 @@ struct Look {
 impl Meter {
     /// Whether it is time to look again.
     fn is_due(&self, now: Instant, room: Usage) -> bool {
-        let Look { at, took, room: then, usage } = self.last;
-        let (lost, allowed) = (then - room, self.most - usage);
-        let possible = lost.bytes >= allowed.bytes || lost.files >= allowed.files;
-        let pause = if possible { took * HURRIED } else { (took * LEISURELY).max(A_WHILE) };
+        let Look { at, took, .. } = self.last;
+        let pause = match self.may_be_full(room) {
+            true => took * HURRIED,
+            false => (took * LEISURELY).max(A_WHILE),
+        };
         now.saturating_duration_since(at) >= pause
+    }
+
+    /// Whether the run can have taken the rest of what it may since the last look.
+    fn may_be_full(&self, room: Usage) -> bool {
+        let Look { room: then, usage, .. } = self.last;
+        let (lost, allowed) = (then - room, self.most - usage);
+        lost.bytes >= allowed.bytes || lost.files >= allowed.files
+    }
+
+    /// A tree that takes long to look at is not looked at for nothing.
+    fn is_worth_a_last_look(&self, room: Usage) -> bool {
+        self.may_be_full(room) || self.last.took < QUICK
     }
 
     /// What a look found.
@@ -216,6 +238,8 @@ const A_WHILE: Duration = Duration::from_secs(2);
 /// Looking takes at most a twentieth of the time, or a quarter when it matters.
 const LEISURELY: u32 = 20;
 const HURRIED: u32 = 3;
+/// A look that nobody waits for noticeably.
+const QUICK: Duration = Duration::from_millis(100);
 const RESERVE: u64 = 512 << 20;
 
 #[cfg(test)]
@@ -279,6 +303,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_ends_before_anybody_looked_is_looked_at_all_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let most = Usage { bytes: 1 << 20, files: 50 };
+        let watched = Watched { directory: dir.path().to_owned(), most, growth_alone: false };
+        assert_eq!(Watch::over(watched.clone()).last_look().await, None);
+        let mut watch = Watch::over(watched.clone());
+        fs::write(dir.path().join("all of it"), vec![1; 1 << 20]).unwrap();
+        assert_eq!(watch.last_look().await, None, "as much as it may, and no more");
+        let mut watch = Watch::over(watched);
+        fs::write(dir.path().join("more"), vec![1; 1 << 20]).unwrap();
+        assert_eq!(watch.last_look().await, Some(Full::Bytes));
+        assert_eq!(watch.last_look().await, None, "told once");
+    }
+
+    #[tokio::test]
     async fn too_much_is_noticed_and_what_was_there_before_is_not() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("before"), vec![1; 1 << 20]).unwrap();
@@ -290,10 +329,17 @@ mod tests {
         let early = tokio::time::timeout(Duration::from_secs(3), grown.full()).await;
         assert!(early.is_err(), "{early:?}");
         let mut grown = Watch::over(watched(true));
-        thread::sleep(Duration::from_millis(300));
-        for number in 0..60 {
-            fs::write(dir.path().join(number.to_string()), "").unwrap();
+        // When it has looked for the first time is not ours to know, so there is
+        // always more to come.
+        let growing = async {
+            for number in 0.. {
+                fs::write(dir.path().join(number.to_string()), "").unwrap();
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            full = grown.full() => assert_eq!(full, Full::Files),
+            () = growing => unreachable!("it has no end"),
         }
-        assert_eq!(grown.full().await, Full::Files);
     }
 }

@@ -3,23 +3,27 @@
 //! Ends when the sandbox has ended and everything it printed was passed on. What
 //! is seen on the way is put together for [`crate::outcome::judge`].
 
-use std::io;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use futures_util::{Stream, StreamExt as _};
+use gateway::control::Client;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::select;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio::time;
 
-use crate::backend::{Backend, BackendError, Chunk, Ended, Sandbox, Side, Streams};
+use crate::backend::{Backend, BackendError, Chunk, Ended, GatewayLog, Sandbox, Streams};
 use crate::disk::Watch;
 use crate::init::wire::Order;
 use crate::link::{Hearing, Speaking};
 use crate::outcome::{Seen, Stopped, Usage};
 use crate::plan::Plan;
 use crate::terminal;
+use crate::terminal::output::CallerOutput;
+use crate::work_budget::Stop;
 
 /// Where what the command prints goes besides the caller.
 pub trait Tap {
@@ -34,10 +38,42 @@ pub struct Started {
     pub streams: Streams,
     pub link: (Hearing, Speaking),
     pub watch: Watch,
+    /// Nothing where there is no gateway.
+    pub gateway: Option<GatewayWatch>,
 }
 
-/// Passes everything through until the sandbox has ended. With `keep_stdout`
-/// our own result goes there, and what the command prints goes to stderr.
+/// Notices that a gateway died.
+#[derive(Clone, Debug)]
+pub struct GatewayWatch {
+    pub log: GatewayLog,
+    /// Where it is asked.
+    pub control: PathBuf,
+}
+
+impl GatewayWatch {
+    /// Waits until it is dead; the last that it said.
+    async fn died(&self) -> String {
+        loop {
+            // An engine may lose its output without losing it.
+            if self.log.is_gone() && Client::new(self.control.clone()).status().await.is_err() {
+                return self.log.last_words();
+            }
+            drop(time::timeout(GATEWAY_POLL_INTERVAL, self.log.changed()).await);
+        }
+    }
+}
+
+/// The death of the gateway, or nothing ever.
+async fn death_of(gateway: Option<&GatewayWatch>) -> String {
+    match gateway {
+        Some(gateway) => gateway.died().await,
+        None => std::future::pending().await,
+    }
+}
+
+const GATEWAY_POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Passes everything through until the sandbox has ended.
 ///
 /// `last_word` goes when nothing but its first process is left in the sandbox,
 /// which takes an engine a while to notice.
@@ -46,11 +82,12 @@ pub(crate) async fn exec(
     backend: &dyn Backend,
     started: Started,
     tap: &mut dyn Tap,
-    keep_stdout: bool,
+    caller: &mut CallerOutput,
     signals: &mut Signals,
     last_word: oneshot::Sender<()>,
 ) -> Result<Seen, BackendError> {
-    let Started { sandbox, streams, link: (mut hearing, mut speaking), mut watch } = started;
+    let Started { sandbox, streams, link: (mut hearing, mut speaking), mut watch, gateway } =
+        started;
     let sandbox = &sandbox;
     let begun = Instant::now();
     let Streams { input, mut output } = streams;
@@ -58,6 +95,7 @@ pub(crate) async fn exec(
 
     let mut said = Box::pin(async move { hearing.end().await });
     let mut ending = backend.ended(sandbox);
+    let mut death = Box::pin(death_of(gateway.as_ref()));
     let overdue = time::sleep(plan.limits.timeout + plan.limits.grace + LATER);
     tokio::pin!(overdue);
 
@@ -66,6 +104,8 @@ pub(crate) async fn exec(
     let mut heard = None;
     let mut last_word = Some(last_word);
     let (mut flowing, mut passing) = (true, true);
+    let mut force = Force { backend, sandbox, refused: None };
+    let mut again = time::interval(KILL_AGAIN);
     while flowing || ended.is_none() || heard.is_none() {
         select! {
             piece = output.next(), if flowing => match piece {
@@ -75,12 +115,12 @@ pub(crate) async fn exec(
                     if seen.usage.output > most {
                         if seen.stopped.is_none() {
                             seen.stopped = Some(Stopped::Output { limit: most });
-                            kill(backend, sandbox, &mut output).await?;
+                            force.kill(&mut output).await?;
                         }
                         continue;
                     }
                     tap.printed(&chunk);
-                    if passing && pass_on(&chunk, keep_stdout).await.is_err() {
+                    if passing && caller.pass_on(&chunk).await.is_err() {
                         // Nobody reads us any more, as after `| head`.
                         passing = false;
                         seen.stopped = Some(Stopped::Cancelled { signal: PIPE });
@@ -105,12 +145,16 @@ pub(crate) async fn exec(
                 }
                 Heard::Stop(number) => {
                     signals.count += 1;
-                    seen.stopped = Some(Stopped::Cancelled { signal: number });
+                    // Who has ended is not stopped any more, however long its
+                    // engine takes to notice.
+                    if !matches!(heard, Some((_, Some(_)))) && !is_over(seen.stopped) {
+                        seen.stopped = Some(Stopped::Cancelled { signal: number });
+                    }
                     // Whoever asks a third time means it.
                     if signals.count < 3 {
                         speaking.order(Order::Signal(number)).await;
                     } else {
-                        kill(backend, sandbox, &mut output).await?;
+                        force.kill(&mut output).await?;
                     }
                 }
             },
@@ -118,15 +162,36 @@ pub(crate) async fn exec(
                 seen.stopped = Some(Stopped::Disk { place: plan.workspace.target, full });
                 // From inside, which is at once; then as always.
                 speaking.order(Order::Kill).await;
-                kill(backend, sandbox, &mut output).await?;
+                force.kill(&mut output).await?;
+            }
+            said = &mut death, if heard.is_none() && seen.gateway_died.is_none() => {
+                seen.gateway_died = Some(said);
+                if seen.stopped.is_none() {
+                    seen.stopped = Some(Stopped::WithoutGateway);
+                    speaking.order(Order::Kill).await;
+                    force.kill(&mut output).await?;
+                }
+            }
+            _ = again.tick(), if force.refused.is_some() && ended.is_none() => {
+                force.kill(&mut output).await?;
             }
             () = &mut overdue, if ended.is_none() && seen.stopped != Some(Stopped::Overdue) => {
                 seen.stopped = Some(Stopped::Overdue);
-                kill(backend, sandbox, &mut output).await?;
+                force.kill(&mut output).await?;
             }
         }
     }
     feeding.abort();
+    // One that takes its sandbox along may be noticed after it.
+    let vanished = !matches!(heard, Some((_, Some(_))));
+    if vanished && seen.gateway_died.is_none() && gateway.is_some() {
+        seen.gateway_died = time::timeout(GATEWAY_LATER, death).await.ok();
+    }
+    if seen.stopped.is_none()
+        && let Some(full) = watch.last_look().await
+    {
+        seen.stopped = Some(Stopped::Disk { place: plan.workspace.target, full });
+    }
 
     let (facts, end) = heard.unwrap_or_default();
     let output = seen.usage.output;
@@ -140,8 +205,48 @@ pub(crate) async fn exec(
     Ok(seen)
 }
 
-/// Kills the sandbox, and reads what it still prints meanwhile: the engine does
-/// not answer before it has handed over all of it.
+/// Whether a limit has ended it already; then no later signal did.
+pub(crate) fn is_over(stopped: Option<Stopped>) -> bool {
+    matches!(
+        stopped,
+        Some(
+            Stopped::Disk { .. }
+                | Stopped::Output { .. }
+                | Stopped::Overdue
+                | Stopped::WithoutGateway
+        )
+    )
+}
+
+/// Ends a sandbox from outside. An engine may refuse that for a moment, because
+/// the sandbox is ending by itself; whether it has is asked elsewhere.
+struct Force<'f> {
+    backend: &'f dyn Backend,
+    sandbox: &'f Sandbox,
+    /// Since when it is refused.
+    refused: Option<Instant>,
+}
+
+impl Force<'_> {
+    /// Kills the sandbox, and reads what it still prints meanwhile: the engine
+    /// does not answer before it has handed over all of it. A refusal is an error
+    /// only when it lasts.
+    async fn kill<E>(
+        &mut self,
+        output: &mut (impl Stream<Item = Result<Chunk, E>> + Unpin),
+    ) -> Result<(), BackendError> {
+        match kill(self.backend, self.sandbox, output).await {
+            Ok(()) => self.refused = None,
+            Err(err) => {
+                if self.refused.get_or_insert_with(Instant::now).elapsed() > LATER {
+                    return Err(err);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 async fn kill<E>(
     backend: &dyn Backend,
     sandbox: &Sandbox,
@@ -160,6 +265,9 @@ async fn kill<E>(
     }
 }
 
+/// A gateway that died with its sandbox is known to be dead by then.
+const GATEWAY_LATER: Duration = Duration::from_secs(2);
+const KILL_AGAIN: Duration = Duration::from_millis(250);
 /// How long after the deadline the sandbox has for keeping it by itself.
 pub(crate) const LATER: Duration = Duration::from_secs(10);
 pub(crate) const PIPE: u8 = 13;
@@ -175,21 +283,6 @@ pub(crate) async fn feed(mut input: std::pin::Pin<Box<dyn tokio::io::AsyncWrite 
         }
     }
     drop(input.shutdown().await);
-}
-
-pub(crate) async fn pass_on(chunk: &Chunk, keep_stdout: bool) -> io::Result<()> {
-    match if keep_stdout { Side::Err } else { chunk.to } {
-        Side::Err => {
-            let mut ours = tokio::io::stderr();
-            ours.write_all(&chunk.bytes).await?;
-            ours.flush().await
-        }
-        Side::Out => {
-            let mut ours = tokio::io::stdout();
-            ours.write_all(&chunk.bytes).await?;
-            ours.flush().await
-        }
-    }
 }
 
 /// What the caller's side can do to a run.
@@ -222,6 +315,17 @@ impl Signals {
             resized: signal(SignalKind::window_change()).ok(),
             count: 0,
         }
+    }
+
+    /// From now on a signal stops `work`, until the task is aborted.
+    pub(crate) fn stop(mut self, work: Stop) -> JoinHandle<()> {
+        tokio::spawn(async move {
+            loop {
+                if let Heard::Stop(signal) = self.next().await {
+                    work.because_of(signal);
+                }
+            }
+        })
     }
 
     pub(crate) async fn next(&mut self) -> Heard {

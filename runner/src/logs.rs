@@ -1,7 +1,8 @@
 //! `sluice logs`: what a run's command printed, while it runs or afterwards.
 //!
 //! It is read from the transcript, which grows line by line. What an agent
-//! printed is shown as text: a terminal would obey the rest.
+//! printed is shown as text, with its colours on a terminal that has them: it
+//! would obey the rest.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -14,20 +15,20 @@ use clap::Args;
 
 use crate::console::Console;
 use crate::evidence::RunFolder;
-use crate::evidence::escapes::{Filter, Keep};
 use crate::exit::{Exit, Failure};
 use crate::place;
-use crate::plan::RunId;
-use crate::runs::Runs;
+use crate::runs::{RunName, Runs};
 use crate::session::commands;
 use crate::session::state::living;
 use crate::sweep::is_held;
+use crate::terminal::filter::Filter;
+use crate::terminal::passes::Keep;
 
 /// Show what a run's command printed.
 #[derive(Debug, Args)]
 pub struct Logs {
-    #[arg(value_name = "RUN", value_parser = RunId::parse)]
-    run: RunId,
+    /// The run: `last`, its id, or the beginning of one.
+    run: RunName,
     #[command(flatten)]
     runs: Runs,
     /// Go on until the run ends.
@@ -36,19 +37,18 @@ pub struct Logs {
 }
 
 pub fn run(asked: &Logs, console: &mut Console) -> Result<Exit, Failure> {
-    let folder = RunFolder::open(&asked.runs.place()?, asked.run.as_str());
-    let folder = folder.map_err(anyhow::Error::from)?;
+    let folder = asked.runs.open(&asked.run)?;
     if !folder.transcript().exists() && folder.is_session() {
         return session(asked, &folder, console);
     }
-    let runtime = place::runtime(&place::environment).join(asked.run.as_str());
+    let runtime = place::runtime(&place::environment).join(folder.run());
     show(&folder.transcript(), &|| asked.follow && is_held(&runtime), console)?;
     Ok(Exit::Success)
 }
 
 /// What the commands of a session printed, one after the other.
 fn session(asked: &Logs, folder: &RunFolder, console: &mut Console) -> Result<Exit, Failure> {
-    let goes_on = || asked.follow && living(asked.run.as_str()).is_some();
+    let goes_on = || asked.follow && living(folder.run()).is_some();
     let mut shown = 0;
     loop {
         let more = goes_on();
@@ -75,7 +75,8 @@ fn session(asked: &Logs, folder: &RunFolder, console: &mut Console) -> Result<Ex
 fn show(path: &Path, goes_on: &dyn Fn() -> bool, console: &mut Console) -> Result<(), Failure> {
     let failed = || format!("cannot read {}", path.display());
     let mut lines = BufReader::new(File::open(path).with_context(failed)?);
-    let mut filter = Filter::new(Keep::Text);
+    let recorded = if console.has_colours() { Keep::Colours } else { Keep::Text };
+    let mut filter = Filter::new(recorded);
     let mut line = Vec::new();
     loop {
         // Asked before reading: what is written until it is let go is still read.
@@ -83,7 +84,7 @@ fn show(path: &Path, goes_on: &dyn Fn() -> bool, console: &mut Console) -> Resul
         lines.read_until(b'\n', &mut line).with_context(failed)?;
         if line.last() == Some(&b'\n') {
             match printed(&line) {
-                Printed::End => return Ok(()),
+                Printed::End => return console.raw(filter.reset().as_bytes()),
                 Printed::Nothing => {}
                 Printed::Text(text) => console.raw(filter.pass(&text).as_bytes())?,
             }
@@ -91,7 +92,7 @@ fn show(path: &Path, goes_on: &dyn Fn() -> bool, console: &mut Console) -> Resul
             continue;
         }
         if !goes_on {
-            return Ok(());
+            return console.raw(filter.reset().as_bytes());
         }
         console.flush()?;
         thread::sleep(A_MOMENT);

@@ -5,6 +5,7 @@ use std::fs;
 
 use anyhow::Context as _;
 use clap::Args;
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -13,14 +14,22 @@ use crate::backend;
 use crate::console::{Console, Format, Tone};
 use crate::exit::{Exit, Failure};
 use crate::plan::RunId;
-use crate::runs::Runs;
+use crate::runs::{self, Origins, Runs};
 use crate::shown::Shown;
+use crate::stats::short_size;
 
 /// List runs, the newest first.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  sluice ls --project .
+  sluice ls --user ann --on docker -o json
+
+SENT and RECEIVED are what passed the run's gateway. A run without a network has `-` there.")]
 pub struct Ls {
     #[command(flatten)]
     runs: Runs,
+    #[command(flatten)]
+    origins: Origins,
     /// Only those that are running.
     #[arg(long, env = "SLUICE_LS_RUNNING", hide_env_values = true)]
     running: bool,
@@ -34,6 +43,18 @@ struct Row {
     state: String,
     exit_code: Option<u64>,
     command: String,
+    begun: Option<String>,
+    /// How long it took, until now if it is running.
+    seconds: Option<f64>,
+    /// Requests that were refused; nothing without a network, or while it runs.
+    refused: Option<u64>,
+    sent: Option<u64>,
+    received: Option<u64>,
+    user: Option<String>,
+    host: Option<String>,
+    project: Option<String>,
+    backend: Option<String>,
+    version: Option<String>,
 }
 
 pub fn run(asked: &Ls, console: &mut Console) -> Result<Exit, Failure> {
@@ -49,14 +70,19 @@ pub fn run(asked: &Ls, console: &mut Console) -> Result<Exit, Failure> {
         let Some(run) = entry.file_name().to_str().and_then(|name| RunId::parse(name).ok()) else {
             continue;
         };
-        let record = fs::read(entry.path().join("run.json")).ok();
-        let record: Value =
-            record.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
-        rows.push(row(&run, &record, running.contains(&run)));
+        let record = runs::record(&entry.path());
+        if asked.origins.fit(&record) {
+            rows.push(row(&run, &record, running.contains(&run)));
+        }
     }
     rows.sort_by(|a, b| b.run.cmp(&a.run));
     if asked.running {
         rows.retain(|row| row.state == "running");
+    }
+    if rows.is_empty() && console.format == Format::Table {
+        let is_any = asked.origins.is_any() && !asked.running;
+        console.say(if is_any { NO_RUNS } else { "no run fits" });
+        return Ok(Exit::Success);
     }
     show(&rows, console)?;
     Ok(Exit::Success)
@@ -74,11 +100,27 @@ fn row(run: &RunId, record: &Value, is_running: bool) -> Row {
         (false, None, Some(_)) => "failed",
         (false, None, None) => "lost",
     };
+    let text = |name| record.get(name).and_then(Value::as_str).map(str::to_owned);
+    let network = record.pointer("/usage/network");
+    let count = |name| network.and_then(|network| network.get(name)).and_then(Value::as_u64);
+    let time = |name| text(name).and_then(|time| time.parse::<Timestamp>().ok());
+    let end = time("ended").or_else(|| is_running.then(Timestamp::now));
+    let took = time("begun").zip(end).map(|(begun, end)| end.duration_since(begun));
     Row {
         run: run.to_string(),
         state: state.to_owned(),
         exit_code: record.get("exit_code").and_then(Value::as_u64).filter(|_| !is_running),
         command,
+        begun: text("begun"),
+        seconds: took.map(|took| (took.as_secs_f64() * 10.0).round() / 10.0),
+        refused: count("refused"),
+        sent: count("sent"),
+        received: count("received"),
+        user: text("user"),
+        host: text("host"),
+        project: text("project"),
+        backend: text("backend"),
+        version: text("version"),
     }
 }
 
@@ -103,30 +145,149 @@ fn show(rows: &[Row], console: &mut Console) -> Result<(), Failure> {
     if console.format != Format::Table {
         return console.json_list(rows);
     }
-    if rows.is_empty() {
-        console.say("no runs yet; `sluice run -- COMMAND` makes one");
-        return Ok(());
-    }
-    console.line(format_args!("{:<24} {:<10} {:>4}  COMMAND", "RUN", "STATE", "CODE"))?;
+    // A narrow terminal shows less of each run, not half of each line.
+    let columns = console.columns().unwrap_or(WIDE);
+    let heading = cells(Cells {
+        run: "RUN",
+        state: format!("{:<9}", "STATE"),
+        code: "CODE",
+        took: "TOOK",
+        refused: "REFUSED",
+        traffic: "SENT/RECEIVED",
+        user: "USER",
+        backend: "BACKEND",
+        project: "PROJECT",
+        command: "COMMAND",
+        columns,
+    });
+    console.line(console.toned(Tone::Faint, heading))?;
     for row in rows {
         let tone = match row.state.as_str() {
             "exited" | "stopped" if row.exit_code == Some(0) => Tone::Good,
             "exited" | "running" => Tone::Faint,
             _ => Tone::Warn,
         };
-        let state = console.toned(tone, format_args!("{:<10}", Shown(&row.state).to_string()));
-        let code = row.exit_code.map_or_else(|| "-".to_owned(), |code| code.to_string());
-        let command: String = Shown(&row.command).to_string().chars().take(60).collect();
-        console.line(format_args!("{:<24} {state} {code:>4}  {command}", row.run))?;
+        let state = console.toned(tone, format_args!("{:<9}", Shown(&row.state).to_string()));
+        let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let number = |number: Option<u64>| number.map_or("-".to_owned(), |it| it.to_string());
+        let traffic = match (row.sent, row.received) {
+            (Some(sent), Some(received)) => {
+                format!("{}/{}", short_size(sent), short_size(received))
+            }
+            _ => "-".to_owned(),
+        };
+        let line = cells(Cells {
+            run: &row.run,
+            state,
+            code: &number(row.exit_code),
+            took: &row.seconds.map_or("-".to_owned(), took),
+            refused: &number(row.refused),
+            traffic: &traffic,
+            user: &or_none(&row.user),
+            backend: &or_none(&row.backend),
+            project: &or_none(&row.project),
+            command: &row.command,
+            columns,
+        });
+        console.line(line)?;
     }
     Ok(())
 }
+
+/// One line of the table.
+struct Cells<'c> {
+    run: &'c str,
+    /// As wide as its column already; colours have no width.
+    state: String,
+    code: &'c str,
+    took: &'c str,
+    refused: &'c str,
+    traffic: &'c str,
+    user: &'c str,
+    backend: &'c str,
+    project: &'c str,
+    command: &'c str,
+    columns: usize,
+}
+
+fn cells(it: Cells<'_>) -> String {
+    let Cells { run, state, code, took, refused, traffic, .. } = &it;
+    let mut line = format!("{run:<22}  {state}  {code:>4}  {took:>6}  {refused:>7}");
+    let mut width = 22 + 2 + 9 + 2 + 4 + 2 + 6 + 2 + 7;
+    let optional =
+        [(100, traffic, 17), (130, &it.user, 10), (130, &it.backend, 10), (160, &it.project, 32)];
+    for (least, text, columns) in optional {
+        if it.columns >= least {
+            let text: String = Shown(text).to_string().chars().take(columns).collect();
+            line.push_str(&format!("  {text:<columns$}"));
+            width += columns + 2;
+        }
+    }
+    let room = it.columns.saturating_sub(width + 2).max(LEAST_COMMAND);
+    let command: String = Shown(it.command).to_string().chars().take(room).collect();
+    line.push_str(&format!("  {command}"));
+    line.trim_end().to_owned()
+}
+
+/// `0.4s`, `12s`, `3m20s`, `5h02m`.
+pub(crate) fn took(seconds: f64) -> String {
+    let whole = seconds as u64;
+    match whole {
+        0..10 => format!("{seconds:.1}s"),
+        10..60 => format!("{whole}s"),
+        60..3600 => format!("{}m{:02}s", whole / 60, whole % 60),
+        _ => format!("{}h{:02}m", whole / 3600, whole / 60 % 60),
+    }
+}
+
+const NO_RUNS: &str = "no runs yet; `sluice run -- COMMAND` makes one";
+/// Where nobody looks, everything is shown.
+const WIDE: usize = 200;
+const LEAST_COMMAND: usize = 12;
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_row_says_who_where_how_long_and_how_much() {
+        let record = json!({
+            "user": "ann", "host": "desk", "project": "/work/a", "backend": "docker",
+            "begun": "2026-11-16T03:10:45Z", "ended": "2026-11-16T03:14:05.24Z", "exit_code": 0,
+            "outcome": {"kind": "exited"}, "plan": {"command": ["make", "test"]},
+            "usage": {"network": {"requests": 9, "refused": 2, "sent": 2048, "received": 5000000}},
+        });
+        let row = row(&RunId::parse("20261116-031045-7f3a2b").unwrap(), &record, false);
+        assert_eq!((row.seconds, row.refused), (Some(200.2), Some(2)));
+        let shown = |columns| {
+            cells(Cells {
+                run: &row.run,
+                state: format!("{:<9}", row.state),
+                code: "0",
+                took: &took(row.seconds.unwrap()),
+                refused: "2",
+                traffic: "2.0KiB/4.7MiB",
+                user: "ann",
+                backend: "docker",
+                project: "/work/a",
+                command: &row.command,
+                columns,
+            })
+        };
+        expect_test::expect![[r#"
+            20261116-031045-7f3a2b  exited        0   3m20s        2  make test
+            20261116-031045-7f3a2b  exited        0   3m20s        2  2.0KiB/4.7MiB      ann         docker      /work/a                           make test
+        "#]]
+        .assert_eq(&format!("{}\n{}\n", shown(80), shown(200)));
+    }
+
+    #[test]
+    fn a_time_is_told_as_people_say_it() {
+        let told: Vec<String> = [0.04, 9.94, 10.0, 75.0, 7260.0].map(took).into();
+        assert_eq!(told, ["0.0s", "9.9s", "10s", "1m15s", "2h01m"]);
+    }
 
     #[test]
     fn a_run_that_nobody_ended_is_lost_not_successful() {

@@ -5,8 +5,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 fn main() -> ExitCode {
-    runner::cli::run(runner::cli::Cli::parse()).into()
+    runner::cli::run(runner::cli::parse()).into()
 }

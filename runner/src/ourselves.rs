@@ -17,6 +17,9 @@ use serde_json::Value;
 use crate::place;
 use crate::plan::RunId;
 
+/// Our configuration, which is not the person's.
+const CONFIG: &str = "config.yaml";
+
 /// A place to run from, which goes when this is dropped.
 #[derive(Debug)]
 pub struct Ourselves {
@@ -51,9 +54,10 @@ impl Ourselves {
         // Beside real evidence, so that it is on the same file system.
         let folder = kept.join(format!("{purpose}-{}", RunId::now()));
         let state = folder.join("state");
-        for path in [&folder, &folder.join("config"), &folder.join("project"), &state] {
+        for path in [&folder, &folder.join("project"), &state] {
             DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         }
+        fs::write(folder.join(CONFIG), "")?;
         let program = env::current_exe().context("cannot find our own program")?;
         Ok(Self { program, folder, state, backend, image })
     }
@@ -77,6 +81,12 @@ impl Ourselves {
         Ok(path)
     }
 
+    /// Lets names be pinned to a stand-in of ours, as a person's configuration
+    /// would. Nothing of the person's own is touched.
+    pub fn permit_upstream(&self, at: &std::net::SocketAddr) -> io::Result<()> {
+        fs::write(self.folder.join(CONFIG), format!("upstreams: [\"{at}\"]\n"))
+    }
+
     /// `sluice` with these words.
     pub fn command<'w>(&self, words: impl IntoIterator<Item = &'w str>) -> Command {
         let mut command = Command::new(&self.program);
@@ -88,11 +98,18 @@ impl Ourselves {
             .args(words)
             .current_dir(self.project())
             .env("XDG_STATE_HOME", &self.state)
-            .env("XDG_CONFIG_HOME", self.folder.join("config"))
+            // Engines have their own settings where ours are, and keep them.
+            .env("SLUICE_CONFIG", self.folder.join(CONFIG))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
+    }
+
+    /// The runs that were started by us, whatever came of them.
+    pub fn runs(&self) -> Vec<RunId> {
+        let runs = fs::read_dir(self.state.join("sluice/runs")).into_iter().flatten().flatten();
+        runs.filter_map(|run| RunId::parse(run.file_name().to_str()?).ok()).collect()
     }
 
     /// `sluice run` of `inside`, ready to be started.
@@ -153,4 +170,25 @@ impl Ran {
 pub fn inside(words: &[&str]) -> Vec<String> {
     let program = std::iter::once("/run/sluice/init");
     program.chain(words.iter().copied()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engines_own_settings_are_left_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let ourselves = Ourselves {
+            program: "sluice".into(),
+            folder: folder.path().join("gone with it"),
+            state: folder.path().into(),
+            backend: "podman",
+            image: None,
+        };
+        let command = ourselves.command(["run"]);
+        let set: Vec<_> =
+            command.get_envs().filter_map(|(name, to)| to.and(name.to_str())).collect();
+        assert_eq!(set, ["SLUICE_CONFIG", "XDG_STATE_HOME"]);
+    }
 }

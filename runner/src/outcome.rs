@@ -27,18 +27,40 @@ pub enum Outcome {
     Exited { code: u8 },
     /// A session whose time was over.
     Expired,
+    /// What it depends on broke: it did not run to its end as it should.
+    Failed { why: String },
     /// We do not know: the sandbox vanished without a word.
     Lost { why: String },
     /// It took more memory than it may have.
     Oom,
     /// It printed more than it may.
     Output { limit: u64 },
-    /// It failed, and was refused processes before that.
+    /// It was refused processes, whatever code it ended with.
     Pids { refused: u64, code: u8 },
     /// A session that somebody ended.
     Stopped,
     /// It took more time than it may have.
     Timeout,
+}
+
+impl Outcome {
+    /// In a word, as records name it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Cancelled { .. } => "cancelled",
+            Self::Denied { .. } => "denied",
+            Self::Disk { .. } => "disk",
+            Self::Exited { .. } => "exited",
+            Self::Expired => "expired",
+            Self::Failed { .. } => "failed",
+            Self::Lost { .. } => "lost",
+            Self::Oom => "oom",
+            Self::Output { .. } => "output",
+            Self::Pids { .. } => "pids",
+            Self::Stopped => "stopped",
+            Self::Timeout => "timeout",
+        }
+    }
 }
 
 /// What the run took.
@@ -100,6 +122,9 @@ pub struct Seen {
     pub full: Option<String>,
     /// What we did to it.
     pub stopped: Option<Stopped>,
+    /// The last that its gateway said before it died, if it did so before the
+    /// command had ended.
+    pub gateway_died: Option<String>,
     /// Refused requests make a run fail that would not have otherwise.
     pub fail_on_denied: bool,
     pub usage: Usage,
@@ -121,6 +146,8 @@ pub enum Stopped {
     },
     /// The deadline passed and the sandbox did not keep it by itself.
     Overdue,
+    /// Its gateway died: nothing is reachable any more, and nothing recorded.
+    WithoutGateway,
 }
 
 /// Names the reason.
@@ -131,7 +158,12 @@ pub fn judge(seen: &Seen) -> Outcome {
         }
         Some(Stopped::Output { limit }) => return Outcome::Output { limit },
         Some(Stopped::Overdue) => return Outcome::Timeout,
-        Some(Stopped::Cancelled { .. }) | None => {}
+        Some(Stopped::Cancelled { .. } | Stopped::WithoutGateway) | None => {}
+    }
+    if let (None | Some(Stopped::WithoutGateway), Some(said)) = (seen.stopped, &seen.gateway_died) {
+        return Outcome::Failed {
+            why: format!("its gateway died before it ended; it said: {said}"),
+        };
     }
     let code = match &seen.end {
         Some(End::Deadline) => return Outcome::Timeout,
@@ -151,7 +183,9 @@ pub fn judge(seen: &Seen) -> Outcome {
     if let Some(Stopped::Cancelled { signal }) = seen.stopped {
         return Outcome::Cancelled { signal };
     }
-    if code != 0 && seen.usage.pids_refused > 0 {
+    // Whatever its code: a shell whose children could not be made may well end
+    // with zero.
+    if seen.usage.pids_refused > 0 {
         return Outcome::Pids { refused: seen.usage.pids_refused, code };
     }
     if seen.end == Some(End::Signaled(FILE_TOO_LARGE)) && seen.full.is_none() {
@@ -202,7 +236,7 @@ impl Outcome {
             Self::Cancelled { signal } => 128_u8.saturating_add(*signal),
             Self::Denied { .. } => 3,
             Self::Disk { code, .. } | Self::Exited { code } | Self::Pids { code, .. } => *code,
-            Self::Lost { .. } => 125,
+            Self::Failed { .. } | Self::Lost { .. } => 125,
             Self::Oom | Self::Output { .. } => 137,
             Self::Stopped => 0,
             Self::Expired | Self::Timeout => 124,
@@ -221,6 +255,7 @@ impl fmt::Display for Outcome {
             }
             Self::Exited { code } => write!(f, "exited with code {code}"),
             Self::Expired => f.write_str("expired: the session's time was over"),
+            Self::Failed { why } => write!(f, "failed: {why}"),
             Self::Lost { why } => write!(f, "lost: {why}"),
             Self::Oom => f.write_str("oom: it took more memory than it may have"),
             Self::Output { limit } => write!(f, "output: it printed more than {limit} bytes"),
@@ -298,7 +333,11 @@ mod tests {
         refused(3, 1),
         "1 pids: it was refused 3 more processes, and ended with code 1"
     );
-    outcome!(succeeding_in_spite_of_that_is_success, refused(3, 0), "0 exited with code 0");
+    outcome!(
+        being_refused_processes_is_named_whatever_the_code,
+        refused(121, 0),
+        "0 pids: it was refused 121 more processes, and ended with code 0"
+    );
     outcome!(
         failing_on_a_full_disk_is_disk,
         Seen { full: Some("/tmp".into()), ..ended(End::Exited(1)) },
@@ -365,6 +404,32 @@ mod tests {
             ..Seen::default()
         },
         "137 disk: /workspace (number of files) is full; it ended with code 137"
+    );
+    fn without_gateway(seen: Seen) -> Seen {
+        Seen { gateway_died: Some("nothing".to_owned()), ..seen }
+    }
+
+    outcome!(
+        a_gateway_that_died_is_a_failure_whatever_the_code,
+        without_gateway(ended(End::Exited(0))),
+        "125 failed: its gateway died before it ended; it said: nothing"
+    );
+    outcome!(
+        a_sandbox_ended_for_its_gateways_death_is_a_failure,
+        without_gateway(Seen {
+            stopped: Some(Stopped::WithoutGateway),
+            code: Some(137),
+            ..Seen::default()
+        }),
+        "125 failed: its gateway died before it ended; it said: nothing"
+    );
+    outcome!(
+        a_person_who_stops_everything_has_stopped_it,
+        without_gateway(Seen {
+            stopped: Some(Stopped::Cancelled { signal: 15 }),
+            ..Seen::default()
+        }),
+        "143 cancelled by signal 15"
     );
     outcome!(
         silence_is_lost_not_success,

@@ -26,6 +26,11 @@ pub fn runs(state: &Path) -> PathBuf {
     state.join("runs")
 }
 
+/// What is known of runs whose evidence is not sealed yet.
+pub fn unsealed(state: &Path) -> PathBuf {
+    state.join("unsealed")
+}
+
 /// What can be found again: `$XDG_CACHE_HOME/sluice`, else `~/.cache/sluice`.
 pub fn cache(variable: Variable<'_>) -> Option<PathBuf> {
     let base = absolute(variable, "XDG_CACHE_HOME")
@@ -38,6 +43,11 @@ pub fn key(state: &Path) -> PathBuf {
     state.join("keys").join("seal.pem")
 }
 
+/// The key under which evidence holds the hash of a value.
+pub fn value_key(state: &Path) -> PathBuf {
+    state.join("keys").join("values")
+}
+
 /// Where a run keeps what goes with it: sockets, settings, the trust kit. Each
 /// run makes a folder there that only its caller can enter.
 pub fn runtime(variable: Variable<'_>) -> PathBuf {
@@ -47,6 +57,12 @@ pub fn runtime(variable: Variable<'_>) -> PathBuf {
         // short, so it is not below the state directory.
         None => PathBuf::from(format!("/tmp/sluice-{}", rustix::process::geteuid().as_raw())),
     }
+}
+
+/// Whether a program of this name is on the `PATH`.
+pub fn has_program(name: &str) -> bool {
+    let path = environment("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
 /// The value of a variable that must be an absolute path.

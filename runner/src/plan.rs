@@ -8,6 +8,8 @@
 //! one.
 
 mod limits;
+mod origin;
+mod own_user;
 mod run_id;
 mod show;
 
@@ -19,12 +21,16 @@ use jiff::Timestamp;
 use policies::{MountMode, Policy, RelativePath, Workspace};
 use serde::{Serialize, Serializer};
 
-use crate::backend::{Abilities, Ability};
+use crate::backend::{Abilities, Ability, UserOf};
 use crate::launch::idmap::Swap;
 use crate::policy::files::Opened;
-use crate::request::Request;
+use crate::policy::obey::Approval;
+use crate::policy::project::beneath;
+use crate::request::{Pin, Request, SecretPlan, TrustedRoot};
 pub(crate) use limits::files_in;
 pub use limits::{Limits, Machine};
+pub use origin::{Caller, Origin};
+pub use own_user::{OWN_USERS, OwnUsers};
 pub use run_id::{NotARun, RunId};
 pub use show::Shown;
 
@@ -32,12 +38,19 @@ pub use show::Shown;
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
     pub run: RunId,
+    /// Beside the plan in the record.
+    #[serde(skip)]
+    pub origin: Origin,
     pub backend: &'static str,
     pub command: Vec<String>,
     /// A terminal, or three pipes.
     pub tty: bool,
     pub image: String,
+    /// Who the command is inside.
     pub user: UserIds,
+    /// Who it is to the host's kernel, for whom it counts and whose files it may
+    /// touch: another, where a sandbox has a user of its own.
+    pub host_user: UserIds,
     /// Where the command starts.
     pub directory: String,
     pub workspace: WorkspacePlan,
@@ -51,14 +64,49 @@ pub struct Plan {
     pub unenforced: Vec<&'static str>,
     /// A sandbox that outlives the command that starts it, and until when.
     pub session: Option<SessionPlan>,
+    /// What the command gets; the record has [`Plan::recorded`] instead.
+    #[serde(skip)]
     pub environment: Vec<(String, String)>,
+    #[serde(rename = "environment")]
+    pub recorded: Vec<(String, RecordedValue)>,
     /// Variables of the image that the command must not see.
     pub unset: Vec<String>,
     pub policy: PolicyPlan,
+    /// The secrets that the policy names.
+    pub secrets: Vec<SecretPlan>,
+    /// Names that lead where a person said, and whom else the gateway believes.
+    pub pins: Vec<Pin>,
+    pub trusted: Vec<TrustedRoot>,
     /// The folder of evidence.
     pub evidence: PathBuf,
     /// Worth a person's look before anything starts.
     pub notes: Vec<String>,
+}
+
+/// A variable's value, as far as evidence says it.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum RecordedValue {
+    /// A person gave it, so it may be a secret. Nothing if there is no key.
+    Hashed { hmac_sha256: Option<String> },
+    /// We chose it ourselves.
+    Plain(String),
+}
+
+/// What is recorded of an environment.
+pub(crate) fn recorded(
+    environment: &[(String, String)],
+    request: &Request,
+) -> Vec<(String, RecordedValue)> {
+    let given = |name: &str| {
+        let mut all = request.environment.iter().chain(&request.tools);
+        all.any(|(known, _)| known == name)
+    };
+    let value = |name: &str, value: &str| match given(name) {
+        true => RecordedValue::Hashed { hmac_sha256: request.value_hashes.get(name).cloned() },
+        false => RecordedValue::Plain(value.to_owned()),
+    };
+    environment.iter().map(|(name, set)| (name.clone(), value(name, set))).collect()
 }
 
 /// A sandbox kept for several commands.
@@ -122,15 +170,15 @@ pub struct WorkspacePlan {
     /// Globs of files collected when the run ends.
     pub artifacts: Vec<String>,
     /// Who owns the project and what the run writes there, on disk. Another than
-    /// the sandbox's user appears to it as that user.
+    /// the sandbox's user on the host appears to it as that user.
     pub owner: UserIds,
 }
 
 impl WorkspacePlan {
     /// Under whom the project appears, if that is another than on disk.
-    pub fn swap(&self, user: UserIds) -> Option<Swap> {
-        let differs = self.source.is_some() && self.owner != user;
-        differs.then_some(Swap { disk: self.owner, shown: user })
+    pub fn swap(&self, host_user: UserIds) -> Option<Swap> {
+        let differs = self.source.is_some() && self.owner != host_user;
+        differs.then_some(Swap { disk: self.owner, shown: host_user })
     }
 }
 
@@ -182,6 +230,8 @@ pub struct PolicyPlan {
     pub name: String,
     /// The files and presets it is made of.
     pub sources: Vec<String>,
+    /// By whose word it is obeyed.
+    pub approved: Approval,
 }
 
 /// Decides what `request` means under `policy`, which has been checked against
@@ -194,7 +244,7 @@ pub fn plan(
     abilities: &Abilities,
 ) -> Result<Plan, Unenforceable> {
     let limits = Limits::choose(&policy.proc, &request.defaults, machine);
-    let user = request.user;
+    let (user, host_user) = users(&run, request, policy, abilities);
     let mut notes = request.notes.clone();
     let unenforced = unenforced(policy, abilities, &mut notes)?;
     let mode = request.mode.map_or(policy.fs.workspace, |asked| asked.min(policy.fs.workspace));
@@ -211,12 +261,21 @@ pub fn plan(
     });
     let (environment, unset) = environment(request, network.as_ref(), &run, &mut notes);
     notes.extend(policy.notes.iter().map(|note| note.message.clone()));
+    let origin = Origin {
+        user: request.caller.user.clone(),
+        host: request.caller.host.clone(),
+        project: source.clone(),
+        backend: abilities.backend,
+        version: env!("CARGO_PKG_VERSION"),
+    };
     Ok(Plan {
+        origin,
         backend: abilities.backend,
         command: request.command.clone(),
         tty: request.tty,
         image: request.image.clone().unwrap_or_else(|| abilities.image.to_owned()),
         user,
+        host_user,
         directory: directory.to_owned(),
         workspace: WorkspacePlan {
             mode,
@@ -233,16 +292,40 @@ pub fn plan(
         limits,
         unenforced,
         session: None,
+        recorded: recorded(&environment, request),
         environment,
+        pins: request.pins.clone(),
+        trusted: request.trusted.clone(),
         unset,
         policy: PolicyPlan {
             name: policy.name.to_string(),
             sources: policy.sources.iter().map(ToString::to_string).collect(),
+            approved: request.approval,
         },
+        secrets: request.secrets.clone(),
         evidence: request.runs.join(run.as_str()),
         run,
         notes,
     })
+}
+
+/// Who the command is inside, and to the host's kernel.
+///
+/// Further mounts show files of the host as they are, to the user that they are
+/// for: then a sandbox is the one it always was.
+fn users(
+    run: &RunId,
+    request: &Request,
+    policy: &Policy,
+    abilities: &Abilities,
+) -> (UserIds, UserIds) {
+    let (usual, own_users) = (request.user, request.own_users.as_ref());
+    let own = own_users.filter(|_| policy.fs.mounts.is_empty()).and_then(|users| users.of(run));
+    match (own, abilities.user) {
+        (Some(uid), UserOf::Itself) => (usual, UserIds { uid, ..usual }),
+        (Some(uid), UserOf::Host) => (UserIds { uid, ..usual }, UserIds { uid, ..usual }),
+        (None, _) | (_, UserOf::Caller) => (usual, usual),
+    }
 }
 
 /// The limits that this backend cannot keep: an error where the policy sets one,
@@ -260,17 +343,21 @@ fn unenforced(
     ];
     let mut unenforced = Vec::new();
     for (limit, ability, asked) in limits {
-        let Ability::Not { why } = ability else { continue };
+        let (why, kept) = match ability {
+            Ability::Enforced => continue,
+            Ability::Not { why } => (why, "does not limit"),
+            Ability::Watched { why } => (why, "only looks after, and does not limit,"),
+        };
         if asked {
             return Err(Unenforceable { backend, limit, why: why.clone() });
         }
-        notes.push(format!("{backend} does not limit {limit} here: {why}"));
+        notes.push(format!("{backend} {kept} {limit} here: {why}"));
         unenforced.push(limit);
     }
     Ok(unenforced)
 }
 
-/// What the policy names, and the policy: who may write to the rules of the next
+/// What the policy names, and every policy: who may write to the rules of the next
 /// run has none.
 fn protect(request: &Request, policy: &Policy) -> Vec<String> {
     let inside = |file: &Opened| {
@@ -279,14 +366,13 @@ fn protect(request: &Request, policy: &Policy) -> Vec<String> {
     };
     let mut protect = policy.fs.protect.clone();
     protect.extend(request.files.values().filter_map(inside));
+    protect.extend(request.policies_here.iter().cloned());
     protect.iter().map(|path| path.as_str().to_owned()).collect()
 }
 
 fn mounts(request: &Request, policy: &Policy) -> Vec<MountPlan> {
     let beside = |mount: &policies::Mount| {
-        let declared = request.policy_directory(&mount.declared_in);
-        // `./deps` is `deps`: it is shown to people.
-        declared.join(&mount.source).components().collect()
+        beneath(&request.policy_directory(&mount.declared_in), &mount.source)
     };
     let mounts = policy.fs.mounts.iter();
     mounts

@@ -6,25 +6,33 @@
 //! by [`crate::plan`].
 
 mod flags;
+mod ours;
+mod pins;
 mod policy;
+mod secrets;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use policies::{Policy, ProcLimits, Workspace};
+use policies::{FileGlob, Policy, ProcLimits, RelativePath, Workspace};
 
-use crate::plan::UserIds;
+use crate::plan::{Caller, OwnUsers, UserIds};
 use crate::policy::files::Opened;
+use crate::policy::obey::Approval;
 use crate::run::phases::Phases;
-use crate::settings::Upstream;
+use crate::settings::{GatewayPolicy, Upstream};
 pub(crate) use flags::environment;
 pub use flags::{AGENT_IMAGE, RunFlags};
+pub use pins::{Pin, TrustedRoot};
+pub use secrets::SecretPlan;
 
 /// One run, as it was meant.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub command: Vec<String>,
+    /// Who asks.
+    pub caller: Caller,
     pub tty: bool,
     /// There is no sandbox: the policy permits that, and somebody asked for it.
     pub no_sandbox: bool,
@@ -41,13 +49,19 @@ pub struct Request {
     pub workspace: PathBuf,
     /// How the project appears, where that is stricter than the policy.
     pub mode: Option<Workspace>,
+    /// Files that are shown although they are hidden by default.
+    pub show: Vec<FileGlob>,
     pub user: UserIds,
+    /// Where a sandbox can have a user of its own instead.
+    pub own_users: Option<OwnUsers>,
     /// Who owns the project's files on disk; appears as that user in the sandbox.
     pub owner: UserIds,
     /// Limits where neither the policy nor a flag sets one.
     pub defaults: ProcLimits,
     /// Variables that a person chose for the command.
     pub environment: Vec<(String, String)>,
+    /// What is recorded of their values, and of those in `tools`, by name.
+    pub value_hashes: BTreeMap<String, String>,
     /// What package managers are told, so that they mean the registry the
     /// policy means.
     pub tools: Vec<(String, String)>,
@@ -55,6 +69,15 @@ pub struct Request {
     pub runs: PathBuf,
     /// The files of the policy, by the names it knows them by.
     pub files: BTreeMap<Arc<str>, Opened>,
+    /// By whose word the policy is obeyed.
+    pub approval: Approval,
+    /// Policies in the project, whether the run is under them or not.
+    pub policies_here: Vec<RelativePath>,
+    /// The policy's secrets, and who says where they come from.
+    pub secrets: Vec<SecretPlan>,
+    /// Where names lead by the person's word, and whom else the gateway believes.
+    pub pins: Vec<Pin>,
+    pub trusted: Vec<TrustedRoot>,
     pub notes: Vec<String>,
 }
 
@@ -86,8 +109,8 @@ impl BackendKind {
 pub struct Understood {
     pub request: Request,
     pub policy: Policy,
-    /// The policy as the gateway reads it: files by name, the first one first.
-    pub gateway_policy: Vec<(PathBuf, Arc<str>)>,
+    /// The policy as the gateway reads it.
+    pub for_gateway: GatewayPolicy,
     pub upstream: Upstream,
     /// Since when, and what took how long.
     pub phases: Phases,
@@ -98,8 +121,10 @@ pub struct Understood {
 impl Request {
     /// The directory that a policy's relative paths start from.
     pub(crate) fn policy_directory(&self, declared_in: &str) -> PathBuf {
-        let file = self.files.get(declared_in);
-        let beside = file.and_then(|file| file.path.parent()).map(Path::to_owned);
-        beside.unwrap_or_else(|| self.workspace.clone())
+        directory_of(&self.files, declared_in).unwrap_or_else(|| self.workspace.clone())
     }
+}
+
+fn directory_of(files: &BTreeMap<Arc<str>, Opened>, declared_in: &str) -> Option<PathBuf> {
+    files.get(declared_in)?.path.parent().map(Path::to_owned)
 }

@@ -9,7 +9,7 @@ use crate::console::Console;
 use crate::evidence::RunFolder;
 use crate::exit::{Exit, Failure};
 use crate::plan::RunId;
-use crate::runs::Runs;
+use crate::runs::{RunName, Runs};
 use crate::session::state::living;
 
 /// Remove runs that have ended, with their evidence.
@@ -17,14 +17,16 @@ use crate::session::state::living;
 pub struct Rm {
     #[command(flatten)]
     runs: Runs,
-    #[arg(required = true, value_name = "RUN", value_parser = RunId::parse)]
-    which: Vec<RunId>,
+    /// The runs: `last`, ids, or beginnings of them.
+    #[arg(required = true, value_name = "RUN")]
+    which: Vec<RunName>,
 }
 
 pub fn run(asked: &Rm, console: &mut Console) -> Result<Exit, Failure> {
     let place = asked.runs.place()?;
     let mut exit = Exit::Success;
-    for run in &asked.which {
+    for name in &asked.which {
+        let run = &asked.runs.find(name)?;
         match remove(&place, run) {
             Ok(()) => console.say(format_args!("removed {run}")),
             Err(err) => {

@@ -7,9 +7,12 @@
 
 mod bare;
 pub(crate) mod close;
+mod end_summary;
 pub mod phases;
 pub(crate) mod prepare;
 pub(crate) mod record;
+pub(crate) mod turn;
+pub(crate) mod unsealed;
 mod verb;
 
 use std::io;
@@ -17,11 +20,12 @@ use std::time::{Duration, Instant};
 
 use gateway::control::Client;
 use jiff::Timestamp;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time;
 
 use crate::backend::{Backend, BackendError, GatewayHandle, Used};
-use crate::exec::{Heard, Signals, Started, exec};
+use crate::evidence::LeftOut;
+use crate::exec::{GatewayWatch, Heard, Signals, Started, exec};
 use crate::init::wire::Order;
 use crate::link::{LinkError, Listening};
 use crate::outcome::{Outcome, Seen, Stopped, Traffic, judge};
@@ -30,17 +34,26 @@ use crate::probe::{self, Finding, Isolated};
 use crate::request::Understood;
 use crate::teardown::{self, Left, Resource, Teardown};
 use crate::terminal;
+use crate::terminal::output::CallerOutput;
+use crate::work_budget::{NotDone, Stop, WorkBudget};
 pub use prepare::PrepareError;
 use prepare::Prepared;
 pub use record::Record;
 use record::Recorder;
-pub use verb::verb;
+use unsealed::Unsealed;
+pub use verb::{RUNNER_FAILED, verb};
 
 /// Carries out `plan` and leaves nothing behind that it does not report.
 ///
 /// Signals are listened to before anything is made: from here on, being told to
-/// stop means to undo what was done.
-pub async fn run(plan: &Plan, understood: &Understood, backend: &dyn Backend) -> Report {
+/// stop means to undo what was done. What a person should know before the command
+/// starts goes to `say`.
+pub async fn run(
+    plan: &Plan,
+    understood: &Understood,
+    backend: &dyn Backend,
+    say: &mut dyn FnMut(&str),
+) -> Report {
     let phases = &understood.phases;
     let begun = Timestamp::now();
     let mut signals = Signals::listen();
@@ -50,25 +63,31 @@ pub async fn run(plan: &Plan, understood: &Understood, backend: &dyn Backend) ->
         Ok(prepared) => prepared,
         Err(err) => {
             let left = teardown.run(backend).await;
-            return Report {
-                begun,
-                ended: Err(err.into()),
-                findings: Vec::new(),
-                used: Used::default(),
-                left,
-                missing: Vec::new(),
-            };
+            return Report { ended: Err(err.into()), left, ..Report::begun(begun) };
         }
     };
+    for words in prepared.secrets_in_words() {
+        say(&words);
+    }
     let mut findings = Vec::new();
     let work = Work { plan, understood, backend, prepared: &prepared };
     let mut used = Used::default();
+    let unsealed = Unsealed::new(plan, understood, &prepared, begun);
+    let sealer = unsealed.begin(plan, understood, &prepared.evidence);
     let looked = async { used = phases.of("look", backend.used(&plan.image)).await };
     let carried = carry_out(work, &mut teardown, &mut findings, &mut signals);
     let (ended, ()) = tokio::join!(carried, looked);
     let left = phases.of("teardown", teardown.run(backend)).await;
-    let mut report = Report { begun, ended, findings, used, left, missing: Vec::new() };
-    report.missing = close::close(plan, understood, &prepared, &report);
+    let mut report = Report { ended, findings, used, left, ..Report::begun(begun) };
+    // The command has ended; what comes now ends at once when somebody says so.
+    let stop = Stop::default();
+    let listening = signals.stop(stop.clone());
+    let budget = WorkBudget::attended(stop);
+    close::close(plan, understood, &prepared, &mut report, &budget);
+    listening.abort();
+    if let Some(sealer) = sealer {
+        sealer.done();
+    }
     report
 }
 
@@ -88,6 +107,10 @@ async fn carry_out(
     signals: &mut Signals,
 ) -> Result<Done, RunError> {
     let Work { plan, understood, backend, prepared } = work;
+    let turn = tokio::select! {
+        turn = understood.phases.of("turn", prepared.turn(backend)) => turn,
+        Heard::Stop(signal) = signals.next() => return Ok(Done::stopped(signal)),
+    };
     let raised = {
         let raising = raise(plan, understood, backend, prepared, teardown, findings);
         unless_stopped(raising, signals).await
@@ -96,6 +119,7 @@ async fn carry_out(
         Raised::Up(raised) => raised?,
         Raised::Stopped(signal) => return Ok(Done::stopped(signal)),
     };
+    drop(turn);
     let resources = backend.resources(plan);
     // What has ended goes at once. One that cannot is tried again with the rest,
     // and then said.
@@ -111,15 +135,22 @@ async fn carry_out(
         seen
     };
     let finishing = async {
-        let traffic = finish(work, gateway?, spoken).await;
+        let gateway = gateway?;
+        let log = gateway.log.clone();
+        let traffic = finish(work, gateway, spoken).await.ok_or_else(|| log.last_words());
         let mut containers = resources.iter().filter(|made| matches!(made, Resource::Container(_)));
         remove("remove gateway", containers.next()).await;
-        traffic
+        Some(traffic)
     };
     // A gateway and a sandbox both take their time to end.
     let (seen, traffic) = tokio::join!(running, finishing);
     let mut seen = seen?;
-    seen.usage.network = traffic;
+    match traffic {
+        Some(Ok(traffic)) => seen.usage.network = Some(traffic),
+        // What it did not count and record nobody knows.
+        Some(Err(said)) => drop(seen.gateway_died.get_or_insert(said)),
+        None => {}
+    }
     seen.fail_on_denied = understood.request.fail_on_denied;
     Ok(Done { outcome: judge(&seen), seen })
 }
@@ -174,6 +205,7 @@ pub(crate) async fn raise(
             (Some(network?), roots?)
         }
     };
+    let hopeless = Notify::new();
     let raise_gateway = async {
         let (Some(network), Some(files)) = (&network, &prepared.gateway) else { return Ok(None) };
         phases.now("settings", || {
@@ -192,20 +224,42 @@ pub(crate) async fn raise(
         let creating = backend.create(plan, inside, network.as_ref());
         let sandbox = phases.of("create sandbox", creating).await?;
         let streams = phases.of("start sandbox", backend.start(plan, &sandbox)).await?;
-        let (mut hearing, speaking) = listening.accept(STARTING).await?;
-        let facts = phases.of("measure", hearing.facts(STARTING)).await?;
+        let gone = async {
+            time::sleep(USUALLY).await;
+            backend.ended(&sandbox).await
+        };
+        let (mut hearing, speaking) = tokio::select! {
+            accepted = listening.accept(STARTING) => accepted?,
+            _ = gone => return Err(LinkError::Silent.into()),
+        };
+        // It waits for its gateway, and only we know that there will be none.
+        let facts = tokio::select! {
+            facts = phases.of("measure", hearing.facts(STARTING)) => facts?,
+            () = hopeless.notified() => return Err(LinkError::Silent.into()),
+        };
         let link = (hearing, speaking);
-        Ok::<_, RunError>((Started { sandbox, streams, link, watch }, facts))
+        let gateway = None;
+        Ok::<_, RunError>((Started { sandbox, streams, link, watch, gateway }, facts))
     };
     let (gateway, raised) = if backend.makes_both_at_once() {
         // Both to their end, also when one of them fails.
+        let raise_gateway = async {
+            let raised = raise_gateway.await;
+            if raised.is_err() {
+                hopeless.notify_one();
+            }
+            raised
+        };
         tokio::join!(raise_gateway, raise_sandbox)
     } else {
         let gateway = raise_gateway.await?;
         (Ok(gateway), raise_sandbox.await)
     };
     let gateway = gateway?;
-    let (started, facts) = raised?;
+    let (mut started, facts) = raised?;
+    started.gateway = gateway
+        .as_ref()
+        .map(|gateway| GatewayWatch { log: gateway.log.clone(), control: prepared.control() });
 
     let (found, isolated) = probe::check(&facts, plan);
     *findings = found;
@@ -233,15 +287,17 @@ async fn go(
     let Work { plan, understood, backend, prepared } = work;
     let mut recorder = Recorder::begin(plan, &prepared.evidence).map_err(RunError::Transcript)?;
     // As it was again when the command has ended.
-    let _raw = if plan.tty { terminal::Raw::enter().ok() } else { None };
+    let mut caller = CallerOutput::new(understood.request.keep_stdout, plan.tty);
     if let Some(size) = terminal::size().filter(|_| plan.tty) {
         // A terminal of the wrong size is no reason not to start.
         drop(backend.resize(&started.sandbox, size).await);
     }
     started.link.1.order(Order::Go).await;
-    let keep_stdout = understood.request.keep_stdout;
-    let running = exec(plan, backend, started, &mut recorder, keep_stdout, signals, last_word);
-    let seen = understood.phases.of("command", running).await?;
+    let running = exec(plan, backend, started, &mut recorder, &mut caller, signals, last_word);
+    let seen = understood.phases.of("command", running).await;
+    caller.await_answers().await;
+    drop(caller);
+    let seen = seen?;
     recorder.end(judge(&seen).code()).map_err(RunError::Transcript)?;
     Ok(seen)
 }
@@ -256,7 +312,7 @@ async fn certificate(prepared: &Prepared, gateway: &GatewayHandle) -> Result<Str
             Err(err) => err,
         };
         if gateway.log.is_gone() || Instant::now() > deadline {
-            return Err(RunError::Gateway { said: last_words(&gateway.log.text()), source: err });
+            return Err(RunError::Gateway { said: gateway.log.last_words(), source: err });
         }
         // It says when it listens; that it does so before we listen to it does
         // not hurt.
@@ -265,7 +321,7 @@ async fn certificate(prepared: &Prepared, gateway: &GatewayHandle) -> Result<Str
 }
 
 /// Lets the gateway finish its log once nobody in the sandbox can speak to it any
-/// more; what passed through it.
+/// more; what passed through it, or nothing if it is dead.
 async fn finish(
     work: Work<'_>,
     gateway: GatewayHandle,
@@ -274,7 +330,6 @@ async fn finish(
     // Nothing is ever sent: its end is the word, or that there will be none.
     drop(spoken.await);
     let client = Client::new(work.prepared.control());
-    // One that is gone already has nothing to finish.
     let mut counts = client.status().await.ok()?.counts;
     // Its clients are gone; it hears so from the kernel, a little later than we.
     let settled = Instant::now() + SETTLING;
@@ -284,7 +339,7 @@ async fn finish(
     }
     let finishing = async {
         if client.drain().await.is_ok() {
-            let deadline = Instant::now() + STARTING;
+            let deadline = Instant::now() + FINISHING;
             while !gateway.log.is_gone() && Instant::now() < deadline {
                 drop(time::timeout(A_MOMENT, gateway.log.changed()).await);
             }
@@ -299,20 +354,19 @@ async fn finish(
     })
 }
 
-fn last_words(log: &str) -> String {
-    let mut lines: Vec<&str> = log.lines().rev().take(4).collect();
-    lines.reverse();
-    if lines.is_empty() { "nothing".to_owned() } else { lines.join(" / ") }
-}
-
 /// When nobody says that something changed, we look.
 const A_MOMENT: Duration = Duration::from_millis(20);
 const A_BLINK: Duration = Duration::from_millis(2);
 /// What is cut off for good has been noticed by then; what is not is cut by the
 /// drain.
 const SETTLING: Duration = Duration::from_millis(500);
-/// A sandbox or a gateway that has not reported by then will not.
-const STARTING: Duration = Duration::from_secs(30);
+/// A sandbox or a gateway that has not reported by then will not. Of a hundred that
+/// an engine starts at once on a busy machine, some take minutes.
+const STARTING: Duration = Duration::from_secs(300);
+/// A gateway that was told to finish its log has done so by then.
+const FINISHING: Duration = Duration::from_secs(30);
+/// One that has not reported by then may have ended, and is asked about.
+const USUALLY: Duration = Duration::from_secs(5);
 
 /// What happened, and what could not be cleaned up.
 #[derive(Debug)]
@@ -326,6 +380,29 @@ pub struct Report {
     pub left: Vec<Left>,
     /// Parts of the evidence that could not be had, and why.
     pub missing: Vec<String>,
+    /// Parts of it that are not whole, for want of time or because of a signal.
+    pub not_done: Vec<NotDone>,
+    /// What was declared as worth keeping and was not kept.
+    pub artifacts_left_out: Vec<LeftOut>,
+    /// How many files of the project it changed; nothing where nobody compared.
+    pub changed: Option<usize>,
+}
+
+impl Report {
+    /// Of what has begun and come to nothing yet.
+    pub(crate) fn begun(begun: Timestamp) -> Self {
+        Self {
+            begun,
+            ended: Err(RunError::Transcript(io::Error::other("it was not started"))),
+            findings: Vec::new(),
+            used: Used::default(),
+            left: Vec::new(),
+            missing: Vec::new(),
+            not_done: Vec::new(),
+            artifacts_left_out: Vec::new(),
+            changed: None,
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -11,7 +11,10 @@
 //!   hypervisor whatever network namespace we are in, AF_PACKET and AF_ALG are
 //!   for nobody in here;
 //! - `clone3`: its flags are out of a filter's sight, and every C library falls
-//!   back to `clone` when it does not exist.
+//!   back to `clone` when it does not exist;
+//! - `io_setup` and its kin: the machine has one number of contexts for everybody
+//!   (`fs.aio-max-nr`), and one process could take them all. Databases do without
+//!   when it does not exist; the C library's own `aio_read` never asks for it.
 //!
 //! Calls for one architecture only: the 32-bit doors are shut.
 
@@ -43,7 +46,7 @@ pub(crate) fn profile() -> String {
     let mut rules = vec![
         json!({ "names": allowed, "action": "SCMP_ACT_ALLOW" }),
         allow("clone", &[masked(0, NAMESPACES, 0)]),
-        json!({ "names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": ENOSYS }),
+        json!({ "names": UNKNOWN, "action": "SCMP_ACT_ERRNO", "errnoRet": ENOSYS }),
         allow("socket", &[equal(0, AF_NETLINK), equal(2, NETLINK_ROUTE)]),
     ];
     rules.extend([AF_UNIX, AF_INET, AF_INET6].map(|family| allow("socket", &[equal(0, family)])));
@@ -59,8 +62,8 @@ pub(crate) fn profile() -> String {
 
 /// The same list for `seccompiler`: [`PROGRAMS`] by name.
 ///
-/// Its language has one answer to everything that is not on a list, so the call
-/// that must look as if it did not exist has a list of its own.
+/// Its language has one answer to everything that is not on a list, so the calls
+/// that must look as if they did not exist have a list of their own.
 pub(crate) fn for_compiler() -> Value {
     let always = ALLOWED.split_whitespace().map(|name| json!({ "syscall": name }));
     let only = |name: &str, when: &[Value]| json!({ "syscall": name, "args": when });
@@ -81,13 +84,17 @@ pub(crate) fn for_compiler() -> Value {
         (unknown): {
             "mismatch_action": "allow",
             "match_action": { "errno": ENOSYS },
-            "filter": [{ "syscall": "clone3" }],
+            "filter": UNKNOWN.map(|name| json!({ "syscall": name })).to_vec(),
         },
     })
 }
 
 /// In the order they are put in force: of two refusals the later one is told.
 pub(crate) const PROGRAMS: [&str; 2] = ["allowed", "unknown"];
+
+/// What programs do without when a kernel does not know it.
+const UNKNOWN: [&str; 7] =
+    ["clone3", "io_cancel", "io_destroy", "io_getevents", "io_pgetevents", "io_setup", "io_submit"];
 
 fn allow(name: &str, when: &[Value]) -> Value {
     json!({ "names": [name], "action": "SCMP_ACT_ALLOW", "args": when })
@@ -147,8 +154,8 @@ const ALLOWED: &str = "
     get_robust_list get_thread_area getcpu getcwd getdents getdents64 getegid geteuid getgid
     getgroups getitimer getpeername getpgid getpgrp getpid getppid getpriority getrandom
     getresgid getresuid getrlimit getrusage getsid getsockname getsockopt gettid gettimeofday
-    getuid getxattr inotify_add_watch inotify_init inotify_init1 inotify_rm_watch io_cancel
-    io_destroy io_getevents io_pgetevents io_setup io_submit ioctl ioprio_get ioprio_set kill
+    getuid getxattr inotify_add_watch inotify_init inotify_init1 inotify_rm_watch ioctl
+    ioprio_get ioprio_set kill
     landlock_add_rule landlock_create_ruleset landlock_restrict_self lchown lgetxattr link
     linkat listen listxattr llistxattr lremovexattr lseek lsetxattr lstat madvise
     map_shadow_stack membarrier memfd_create mincore mkdir mkdirat mknod mknodat mlock mlock2
@@ -191,6 +198,8 @@ mod tests {
             "delete_module",
             "fsopen",
             "init_module",
+            "io_setup",
+            "io_submit",
             "io_uring_setup",
             "kcmp",
             "kexec_load",

@@ -7,10 +7,10 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use policies::{Registries, RegistryUrl};
+use policies::{HostPattern, Registries, RegistryUrl};
 
 use crate::backend::{Doors, Network};
-use crate::plan::{NetworkPlan, Ports, RunId, UserIds};
+use crate::plan::{NetworkPlan, Origin, Plan, Ports, UserIds};
 
 /// How the gateway finds and believes upstreams, for pilots and tests.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -23,25 +23,45 @@ pub struct Upstream {
     pub registries: Registries,
 }
 
+/// The policy of a run, as its gateway reads it.
+#[derive(Clone, Debug)]
+pub struct GatewayPolicy {
+    /// The policy's own file, as its author knows it.
+    pub path: PathBuf,
+    /// Every file that was read, by its whole path; the policy's own first.
+    pub texts: Vec<(PathBuf, Arc<str>)>,
+    /// Hosts that the run adds.
+    pub allow: Vec<HostPattern>,
+}
+
 /// `gateway.yaml`, as the gateway sees things: it is shut in the same way by
 /// every backend.
 pub fn gateway_yaml(
-    run: &RunId,
+    plan: &Plan,
     planned: &NetworkPlan,
+    policy: &GatewayPolicy,
     network: &Network,
     upstream: &Upstream,
     roots: &[String],
 ) -> String {
     let mut text = format!(
-        "run: {run}
-policy: policy.yaml
+        "run: {}
+policy: {}
+policy_root: {POLICY_ROOT}
 control: /control/control.sock
 audit: /audit
 ca: memory
 limits: {{drain: 2s}}
 {}",
+        plan.run,
+        quoted(&policy.path.display().to_string()),
         doors(&planned.ports, network)
     );
+    text.push_str(&origin(&plan.origin));
+    if !policy.allow.is_empty() {
+        let hosts: Vec<String> = policy.allow.iter().map(|host| format!("\"{host}\"")).collect();
+        writeln!(text, "allow: [{}]", hosts.join(", ")).expect("writing to a string");
+    }
     if planned.observe {
         text.push_str("observe: true\n");
     }
@@ -59,6 +79,28 @@ limits: {{drain: 2s}}
         }
     }
     text
+}
+
+/// Who started the run, for the first line of its log.
+fn origin(origin: &Origin) -> String {
+    let Origin { user, host, project, backend, version } = origin;
+    let mut text = format!(
+        "origin: {{user: {}, host: {}, backend: {backend}, version: {}",
+        quoted(user),
+        quoted(host),
+        quoted(version),
+    );
+    if let Some(project) = project {
+        write!(text, ", project: {}", quoted(&project.display().to_string()))
+            .expect("writing to a string");
+    }
+    text.push_str("}\n");
+    text
+}
+
+/// What somebody else wrote, as a YAML scalar: what JSON quotes, YAML reads.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
 }
 
 /// Where it listens, and what it stands between.
@@ -121,9 +163,11 @@ pub fn registries_meant(known: &Registries) -> String {
 }
 
 /// Writes the policy's files below `folder`, where the gateway reads them.
-pub fn write_policy(folder: &Path, policy: &[(PathBuf, Arc<str>)]) -> io::Result<()> {
-    for (path, text) in policy {
-        // These are our own; but a path that leads out would be written there.
+pub fn write_policy(folder: &Path, policy: &GatewayPolicy) -> io::Result<()> {
+    let folder = folder.join(POLICY_ROOT);
+    for (path, text) in &policy.texts {
+        let path = path.strip_prefix("/").unwrap_or(path);
+        // A path that leads out would be written there.
         if !path.components().all(|part| matches!(part, Component::Normal(_))) {
             return Err(io::Error::other(format!("{} leads out of its folder", path.display())));
         }
@@ -167,6 +211,10 @@ pub fn gateway_user() -> UserIds {
     if uid == 0 { UserIds { uid: NOBODY_ELSE, gid: NOBODY_ELSE } } else { UserIds { uid, gid } }
 }
 
+/// Where the policy's files are, below the settings: the whole path of each, so
+/// that what was beside a file, or above it, still is.
+const POLICY_ROOT: &str = "files";
+
 /// A user that no distribution gives away.
 const NOBODY_ELSE: u32 = 65532;
 
@@ -196,15 +244,22 @@ mod tests {
                 npm: vec![url("https://npm.test:8443/a")],
             },
         };
-        let run = RunId::parse("20261116-031045-7f3a2b").unwrap();
+        let request = crate::plan::tests::request();
+        let plan = crate::plan::tests::planned("version: 1\n", &request);
+        let allow = vec![HostPattern::parse("c.test").unwrap()];
+        let own = PathBuf::from("/home/kim/a \"b\"/p.yaml");
+        let policy = GatewayPolicy { path: own.clone(), texts: Vec::new(), allow };
         let roots = ["roots/system.pem".to_owned()];
         let at = std::net::Ipv4Addr::new(192, 0, 2, 2);
         let network = Network { name: "n".to_owned(), gateway: at, sandbox: at, doors: Doors::Own };
-        let text = gateway_yaml(&run, &NETWORK, &network, &upstream, &roots);
+        let text = gateway_yaml(&plan, &NETWORK, &policy, &network, &upstream, &roots);
         let source = policies::Source::new("gateway.yaml", text);
         let read = gateway::config::read(&source, Path::new("/settings")).unwrap();
         assert!(read.observe);
         assert_eq!(read.registries, upstream.registries);
+        assert_eq!((read.policy, read.allow), (own, policy.allow));
+        assert_eq!(read.policy_root, Some(PathBuf::from("/settings/files")));
+        assert_eq!(read.origin, plan.origin.recorded());
 
         let meant = registries_meant(&upstream.registries);
         assert!(meant.lines().all(|line| line.starts_with("# ")), "{meant}");
@@ -215,8 +270,9 @@ mod tests {
     fn no_policy_file_is_written_outside_its_folder() {
         let home = tempfile::tempdir().unwrap();
         let inside = home.path().join("in");
-        for path in ["../out", "/out", "a/../../out"] {
-            let policy = [(PathBuf::from(path), Arc::from("x"))];
+        for path in ["../out", "/../out", "a/../../out"] {
+            let texts = vec![(PathBuf::from(path), Arc::from("x"))];
+            let policy = GatewayPolicy { path: path.into(), texts, allow: Vec::new() };
             assert!(write_policy(&inside, &policy).is_err(), "{path}");
         }
         assert!(!home.path().join("out").exists());

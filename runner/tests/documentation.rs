@@ -180,6 +180,9 @@ fn after(outcome: Option<&Outcome>) -> Option<Outcome> {
         Some(Outcome::Output { .. }) => Outcome::Cancelled { signal: 2 },
         Some(Outcome::Cancelled { .. }) => Outcome::Denied { requests: 2 },
         Some(Outcome::Denied { .. }) => {
+            Outcome::Failed { why: "its gateway died before it ended".to_owned() }
+        }
+        Some(Outcome::Failed { .. }) => {
             Outcome::Lost { why: "the sandbox is gone, and so is what it knew".to_owned() }
         }
         Some(Outcome::Lost { .. }) => Outcome::Stopped,

@@ -2,7 +2,8 @@
 //! somebody comes.
 //!
 //! The first line says where it is: its own addresses, and its gateway's. Every
-//! later one is a visitor, which there must not be.
+//! later one is a visitor, which there must not be, or something that it needs
+//! and could not have for a moment.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
@@ -10,6 +11,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
+use super::pools;
 use crate::inside::names;
 
 /// `init attack listen PORT TOKEN`.
@@ -27,6 +29,7 @@ pub(super) fn main(arguments: &[String]) -> ExitCode {
     let here: Vec<String> = own_addresses().iter().map(ToString::to_string).collect();
     let gateway = names::in_hosts("gateway.sluice").map(|at| at.to_string()).unwrap_or_default();
     println!("listening {} gateway {gateway}", here.join(","));
+    thread::spawn(|| pools::keep_asking(|line| println!("{line}")));
     for visitor in listener.incoming().flatten() {
         println!("visited by {:?}", visitor.peer_addr());
         let token = token.clone();

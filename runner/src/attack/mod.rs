@@ -21,6 +21,7 @@ mod calls;
 mod files;
 mod listen;
 mod network;
+pub mod pools;
 mod processes;
 mod sockets;
 mod targets;
@@ -61,8 +62,9 @@ const fn attack(
 
 /// Every attack that harms nobody, whatever comes of it.
 pub fn all() -> impl Iterator<Item = &'static Attack> {
-    let lists = [calls::ATTACKS, files::ATTACKS, processes::ATTACKS, sockets::ATTACKS];
-    lists.into_iter().flatten().chain(network::ATTACKS)
+    let lists = [calls::ATTACKS, files::ATTACKS, pools::ATTACKS];
+    let more = [processes::ATTACKS, sockets::ATTACKS, network::ATTACKS];
+    lists.into_iter().chain(more).flatten()
 }
 
 /// `init attack ...`, after these two words.

@@ -11,6 +11,9 @@ pub enum Verdict {
     /// The attack worked.
     Broken(String),
     Held(String),
+    /// Nothing was started, because the limit that it is aimed at cannot be kept
+    /// here.
+    Refused(String),
     /// Something that the attempt needs is not here.
     Untried(String),
 }
@@ -29,6 +32,8 @@ pub struct Attempt {
 pub enum Outcome {
     #[serde(rename = "held")]
     Held,
+    #[serde(rename = "refused to start")]
+    Refused,
     #[serde(rename = "could not be tried")]
     Untried,
     #[serde(rename = "BROKEN")]
@@ -39,6 +44,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Held => "held",
+            Self::Refused => "refused to start",
             Self::Untried => "could not be tried",
             Self::Broken => "BROKEN",
         })
@@ -50,6 +56,7 @@ impl Attempt {
         let (result, detail) = match verdict {
             Verdict::Broken(detail) => (Outcome::Broken, detail),
             Verdict::Held(detail) => (Outcome::Held, detail),
+            Verdict::Refused(detail) => (Outcome::Refused, detail),
             Verdict::Untried(detail) => (Outcome::Untried, detail),
         };
         Self { id: id.to_owned(), name: name.to_owned(), tried: tried.to_owned(), result, detail }
@@ -61,6 +68,7 @@ impl From<Attempt> for Verdict {
         match attempt.result {
             Outcome::Broken => Self::Broken(attempt.detail),
             Outcome::Held => Self::Held(attempt.detail),
+            Outcome::Refused => Self::Refused(attempt.detail),
             Outcome::Untried => Self::Untried(attempt.detail),
         }
     }

@@ -42,9 +42,7 @@ pub(super) struct Export {
 }
 
 pub(super) fn run(asked: &Export, console: &mut Console) -> Result<Exit, Failure> {
-    let place = asked.logs.place()?;
-    let query = asked.filters.query(None);
-    let found = audit::search::search(&place, &query).map_err(anyhow::Error::from)?;
+    let found = asked.logs.search(&asked.filters, None)?;
     // Told afterwards: stdout is being written while they are met.
     let skipped = RefCell::new(Vec::new());
     let events = found.filter_map(|seen| match seen {

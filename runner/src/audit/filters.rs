@@ -4,7 +4,9 @@ use audit::search::{HostFilter, Query, StatusFilter};
 use audit::{Kind, Time, Verdict};
 use clap::Args;
 use jiff::Timestamp;
-use policies::Span;
+use policies::{Size, Span};
+
+use crate::runs::Origins;
 
 /// An event is shown when it fits every filter.
 #[derive(Debug, Args)]
@@ -37,9 +39,22 @@ pub(super) struct Filters {
     /// Of this kind, such as request or dns; may be given several times.
     #[arg(long, value_name = "KIND", env = "SLUICE_AUDIT_KIND", hide_env_values = true)]
     kind: Vec<Kind>,
+    /// That sent at least so much, such as 1MiB.
+    #[arg(long, value_name = "SIZE", value_parser = Size::parse, env = "SLUICE_AUDIT_MIN_SENT", hide_env_values = true)]
+    min_sent: Option<Size>,
+    /// That received at least so much.
+    #[arg(long, value_name = "SIZE", value_parser = Size::parse, env = "SLUICE_AUDIT_MIN_RECEIVED", hide_env_values = true)]
+    min_received: Option<Size>,
+    #[command(flatten)]
+    pub(super) origins: Origins,
 }
 
 impl Filters {
+    /// Whether somebody asked for kinds of events by name.
+    pub(super) fn names_kinds(&self) -> bool {
+        !self.kind.is_empty()
+    }
+
     pub(super) fn query(&self, text: Option<&str>) -> Query {
         Query {
             since: self.since,
@@ -51,6 +66,8 @@ impl Filters {
             method: self.method.clone(),
             status: self.status,
             kinds: self.kind.clone(),
+            min_sent: self.min_sent.map(Size::bytes),
+            min_received: self.min_received.map(Size::bytes),
             text: text.map(str::to_owned),
             ..Query::default()
         }

@@ -1,13 +1,16 @@
 //! Which logs a verb looks at.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
+use audit::search::Search;
 use audit::segment::Segment;
 use clap::Args;
 
+use super::filters::Filters;
 use crate::exit::Failure;
 use crate::place;
+use crate::runs::{self, Origins, RunName};
 
 /// The place where runs are kept, and one run of it.
 #[derive(Debug, Args)]
@@ -15,9 +18,9 @@ pub(super) struct Logs {
     /// Where runs are kept [default: $XDG_STATE_HOME/sluice/runs].
     #[arg(long, value_name = "DIR", env = "SLUICE_RUNS", hide_env_values = true)]
     runs: Option<PathBuf>,
-    /// Only this run.
+    /// Only this run: `last`, its id, or the beginning of one.
     #[arg(long, value_name = "RUN", env = "SLUICE_RUN", hide_env_values = true)]
-    run: Option<String>,
+    run: Option<RunName>,
 }
 
 impl Logs {
@@ -36,7 +39,7 @@ impl Logs {
         let above = self.above()?;
         let place = match &self.run {
             None => above,
-            Some(run) => above.join(folder_name(run)?),
+            Some(run) => above.join(run.find_in(&above)?),
         };
         if !place.exists() {
             return Err(
@@ -44,6 +47,41 @@ impl Logs {
             );
         }
         Ok(place)
+    }
+
+    /// The events that fit, run after run.
+    pub(super) fn search(
+        &self,
+        filters: &Filters,
+        text: Option<&str>,
+    ) -> Result<impl Iterator<Item = <Search as Iterator>::Item>, Failure> {
+        let query = filters.query(text);
+        let places = match filters.origins.is_any() {
+            true => vec![self.place()?],
+            false => self.folders_of(&filters.origins)?,
+        };
+        let searches = places.iter().map(|place| audit::search::search(place, &query));
+        let searches: Vec<Search> =
+            searches.collect::<Result<_, _>>().map_err(anyhow::Error::from)?;
+        Ok(searches.into_iter().flatten())
+    }
+
+    /// [`Logs::folders`] of the runs that somebody asked for.
+    pub(super) fn folders_of(&self, origins: &Origins) -> Result<Vec<PathBuf>, Failure> {
+        let mut folders = self.folders()?;
+        folders.retain(|folder| origins.is_any() || origins.fit(&runs::record(folder)));
+        Ok(folders)
+    }
+
+    /// Whether all that is looked at is of one run.
+    pub(super) fn is_one_run(&self) -> bool {
+        self.run.is_some()
+    }
+
+    /// The folder of the run that a person means, whatever `--run` says.
+    pub(super) fn folder_of(&self, run: &RunName) -> Result<PathBuf, Failure> {
+        let above = self.above()?;
+        Ok(above.join(run.find_in(&above)?))
     }
 
     /// The folders of the runs to look at, sorted by name.
@@ -68,29 +106,6 @@ impl Logs {
 const NO_STATE: &str =
     "neither XDG_STATE_HOME nor HOME is an absolute path; say where runs are kept with --runs DIR";
 
-/// A run's name is the name of its folder, and leads nowhere else.
-fn folder_name(run: &str) -> Result<&Path, Failure> {
-    let path = Path::new(run);
-    let mut components = path.components();
-    match (components.next(), components.next()) {
-        (Some(Component::Normal(only)), None) if only == run => Ok(path),
-        _ => Err(Failure::Usage(format!("`{run}` is not the name of a run"))),
-    }
-}
-
 pub(super) fn holds_a_log(folder: &Path) -> bool {
     Segment::list_wherever(folder).is_ok_and(|segments| !segments.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_runs_name_leads_nowhere_else() {
-        assert!(folder_name("run-7f3a").is_ok());
-        for wrong in ["", ".", "..", "../x", "a/b", "/etc", "a/", "./a"] {
-            assert!(folder_name(wrong).is_err(), "{wrong}");
-        }
-    }
 }

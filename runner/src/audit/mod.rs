@@ -6,18 +6,23 @@
 mod export;
 mod filters;
 mod logs;
+mod one_row;
+mod review;
 mod row;
+mod seal;
 mod search;
 mod show;
+mod summary;
 mod tail;
 mod verify;
 
 use clap::{Args, Subcommand};
+pub(crate) use summary::{HostTotals, totals_of};
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 
-/// Read what happened: follow, search, show, verify, export.
+/// Read what happened: follow, search, show, sum up, review, verify, seal, export.
 #[derive(Debug, Args)]
 pub struct Audit {
     #[command(subcommand)]
@@ -27,8 +32,11 @@ pub struct Audit {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Export(export::Export),
+    Review(review::Review),
+    Seal(seal::Seal),
     Search(search::Search),
     Show(show::Show),
+    Summary(summary::Summary),
     Tail(tail::Tail),
     Verify(verify::Verify),
 }
@@ -37,8 +45,11 @@ enum Verb {
 pub fn run(asked: &Audit, console: &mut Console) -> Result<Exit, Failure> {
     match &asked.verb {
         Verb::Export(asked) => export::run(asked, console),
+        Verb::Review(asked) => review::run(asked, console),
+        Verb::Seal(asked) => seal::run(asked, console),
         Verb::Search(asked) => search::run(asked, console),
         Verb::Show(asked) => show::run(asked, console),
+        Verb::Summary(asked) => summary::run(asked, console),
         Verb::Tail(asked) => tail::run(asked, console),
         Verb::Verify(asked) => verify::run(asked, console),
     }

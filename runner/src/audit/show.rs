@@ -1,5 +1,6 @@
 //! `sluice audit show`: everything about one entry, or every entry of one run.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::anyhow;
@@ -8,46 +9,37 @@ use clap::Args;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::logs::Logs;
+use super::logs::{Logs, holds_a_log};
+use super::row::SHORT_ID_CHARS;
 use super::search::{Listing, say_skipped};
 use crate::console::{Console, Format, Tone};
 use crate::exit::{Exit, Failure};
-use crate::plan::RunId;
 use crate::shown::Shown;
 
 /// Show what was recorded in one run, or everything under one id.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 shown, 1 nothing has that id or a log is missing.")]
 pub(super) struct Show {
-    /// A run, as `sluice ls` prints it; or an id, as `search` prints it last on
-    /// the line.
-    #[arg(value_name = "RUN|ID", value_parser = which)]
-    which: Which,
+    /// A run: `last`, its id, or the beginning of one. Or an id of an entry, as
+    /// `search` prints it last on the line.
+    #[arg(value_name = "RUN|ID")]
+    which: String,
     #[command(flatten)]
     logs: Logs,
-}
-
-/// What can be shown.
-#[derive(Clone, Debug)]
-enum Which {
-    Entry(Uuid),
-    Run(RunId),
-}
-
-fn which(written: &str) -> Result<Which, String> {
-    if let Ok(id) = written.parse() {
-        return Ok(Which::Entry(id));
-    }
-    RunId::parse(written)
-        .map(Which::Run)
-        .map_err(|err| format!("{err}; nor is it an id of an entry"))
+    /// Every line of the log: questions for names, connections and what was opened too.
+    #[arg(long, env = "SLUICE_AUDIT_ALL", hide_env_values = true)]
+    all: bool,
 }
 
 pub(super) fn run(asked: &Show, console: &mut Console) -> Result<Exit, Failure> {
     let place = asked.logs.place()?;
-    let id = match &asked.which {
-        Which::Entry(id) => *id,
-        Which::Run(run) => return all_of(run, &place, console),
+    let id = match asked.which.parse::<Uuid>() {
+        Ok(id) => id,
+        Err(_) => match asked.logs.folder_of(&asked.which.clone().into()) {
+            Ok(folder) => return all_of(&folder, asked.all, console),
+            // A table on a terminal shows the end of an id.
+            Err(no_run) => ending_with(&asked.which, &place)?.ok_or(no_run)?,
+        },
     };
     let query = Query { id: Some(id), ..Query::default() };
     let mut found = Vec::new();
@@ -61,7 +53,7 @@ pub(super) fn run(asked: &Show, console: &mut Console) -> Result<Exit, Failure> 
         return Err(anyhow!("nothing is recorded under {} in {}", id, place.display()).into());
     }
     if console.format != Format::Table {
-        let mut listing = Listing::begin(console)?;
+        let mut listing = Listing::begin(true, true, None, console)?;
         found.iter().try_for_each(|found| listing.add(found, console))?;
         return listing.end(console);
     }
@@ -81,19 +73,38 @@ pub(super) fn run(asked: &Show, console: &mut Console) -> Result<Exit, Failure> 
     Ok(Exit::Success)
 }
 
-/// Every entry of a run, one line each.
-fn all_of(run: &RunId, place: &Path, console: &mut Console) -> Result<Exit, Failure> {
-    let query = Query { run: Some(run.as_str().into()), ..Query::default() };
-    let mut listing = Listing::begin(console)?;
-    for seen in search(place, &query).map_err(anyhow::Error::from)? {
-        match seen {
-            Ok(found) => listing.add(&found, console)?,
-            Err(skipped) => listing.skip(&skipped, console),
-        }
+/// The one entry whose id ends with what was written.
+fn ending_with(written: &str, place: &Path) -> Result<Option<Uuid>, Failure> {
+    let is_end = written.len() == SHORT_ID_CHARS && written.bytes().all(|b| b.is_ascii_hexdigit());
+    if !is_end {
+        return Ok(None);
     }
-    if listing.is_empty() {
+    let query = Query { text: Some(written.to_owned()), ..Query::default() };
+    let found = search(place, &query).map_err(anyhow::Error::from)?;
+    let ids = found.flatten().filter_map(|found| Some(found.event().ok()?.id));
+    let ids: BTreeSet<Uuid> = ids.filter(|id| id.to_string().ends_with(written)).collect();
+    match ids.len() {
+        0 | 1 => Ok(ids.first().copied()),
+        many => Err(anyhow!("`{written}` ends {many} ids; -o jsonl shows them whole").into()),
+    }
+}
+
+/// Every entry of a run, one line each.
+fn all_of(folder: &Path, all: bool, console: &mut Console) -> Result<Exit, Failure> {
+    let run = folder.file_name().unwrap_or_default().to_string_lossy();
+    let mut listing = Listing::begin(all, true, None, console)?;
+    // Without a network there is no gateway, and no log.
+    if holds_a_log(folder) {
+        for seen in search(folder, &Query::default()).map_err(anyhow::Error::from)? {
+            match seen {
+                Ok(found) => listing.add(&found, console)?,
+                Err(skipped) => listing.skip(&skipped, console),
+            }
+        }
+    } else {
         let word = console.toned_aside(Tone::Faint, "nothing:");
-        console.say(format_args!("{word} {run} had no network, or is not a run of this place"));
+        console
+            .say(format_args!("{word} {} had no network, so no gateway and no log", Shown(&run)));
     }
     listing.end(console)
 }

@@ -15,6 +15,7 @@ use clap::Args;
 
 use super::filters::Filters;
 use super::logs::{Logs, holds_a_log};
+use super::one_row::has_row_now;
 use super::search::Listing;
 use crate::console::{Console, Format};
 use crate::exit::{Exit, Failure};
@@ -41,6 +42,9 @@ pub(super) struct Tail {
     /// Go on as events are written, until interrupted.
     #[arg(short, long, env = "SLUICE_AUDIT_FOLLOW", hide_env_values = true)]
     follow: bool,
+    /// Every line of the log: questions for names, connections and what was opened too.
+    #[arg(long, env = "SLUICE_AUDIT_ALL", hide_env_values = true)]
+    all: bool,
     #[command(flatten)]
     filters: Filters,
 }
@@ -51,9 +55,11 @@ pub(super) fn run(asked: &Tail, console: &mut Console) -> Result<Exit, Failure> 
         return Err(Failure::Usage(message.to_owned()));
     }
     let query = asked.filters.query(None);
-    let mut tailing = Tailing { query, known: BTreeSet::new(), logs: Vec::new() };
-    tailing.take_up(&asked.logs)?;
-    let mut listing = Listing::begin(console)?;
+    // What follows a line is not known yet, so each is judged by itself.
+    let whole = asked.all || asked.filters.names_kinds() || console.format != Format::Table;
+    let mut tailing = Tailing { query, whole, known: BTreeSet::new(), logs: Vec::new() };
+    tailing.take_up(asked)?;
+    let mut listing = Listing::begin(true, asked.logs.is_one_run(), None, console)?;
     for found in tailing.last(asked, &mut listing, console) {
         listing.add(&found, console)?;
     }
@@ -62,7 +68,7 @@ pub(super) fn run(asked: &Tail, console: &mut Console) -> Result<Exit, Failure> 
         loop {
             console.flush()?;
             thread::sleep(PAUSE);
-            tailing.take_up(&asked.logs)?;
+            tailing.take_up(asked)?;
             tailing.news(&mut listing, console)?;
         }
     }
@@ -72,6 +78,8 @@ pub(super) fn run(asked: &Tail, console: &mut Console) -> Result<Exit, Failure> 
 /// Logs that are read as they grow.
 struct Tailing {
     query: Query,
+    /// Every line is shown.
+    whole: bool,
     /// Every folder that was ever taken up.
     known: BTreeSet<PathBuf>,
     logs: Vec<(PathBuf, Follow)>,
@@ -79,8 +87,8 @@ struct Tailing {
 
 impl Tailing {
     /// Adds the logs that were not there the last time.
-    fn take_up(&mut self, logs: &Logs) -> Result<(), Failure> {
-        for folder in logs.folders()? {
+    fn take_up(&mut self, asked: &Tail) -> Result<(), Failure> {
+        for folder in asked.logs.folders_of(&asked.filters.origins)? {
             if !self.known.contains(&folder) && holds_a_log(&folder) {
                 self.known.insert(folder.clone());
                 let follow = Follow::from_start(&folder, &self.query);
@@ -99,7 +107,9 @@ impl Tailing {
             while let Some(seen) = follow.poll() {
                 match seen {
                     Ok(found) => {
-                        last.push_back(found);
+                        if self.whole || has_row(&found) {
+                            last.push_back(found);
+                        }
                         if last.len() > count {
                             last.pop_front();
                         }
@@ -130,10 +140,12 @@ impl Tailing {
         // Asked before reading on: what is written and sealed in between is still
         // read, this time or the next.
         let ended: Vec<bool> = self.logs.iter().map(|(folder, _)| is_sealed(folder)).collect();
+        let whole = self.whole;
         for (_, follow) in &mut self.logs {
             while let Some(seen) = follow.poll() {
                 match seen {
-                    Ok(found) => listing.add(&found, console)?,
+                    Ok(found) if whole || has_row(&found) => listing.add(&found, console)?,
+                    Ok(_) => {}
                     Err(skipped) => {
                         listing.skip(&skipped, console);
                         break;
@@ -146,6 +158,11 @@ impl Tailing {
         self.logs.retain(|_| !ended.next().unwrap_or(false));
         Ok(())
     }
+}
+
+/// One that cannot be read is shown, which says so.
+fn has_row(found: &Found) -> bool {
+    found.event().map_or(true, |event| has_row_now(&event.what))
 }
 
 fn is_sealed(folder: &Path) -> bool {

@@ -6,6 +6,7 @@ use anyhow::{Context as _, anyhow};
 use audit::{Break, Key, KeyError, Place, PublicKey, Verified, VerifyError};
 use clap::Args;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::logs::Logs;
 use crate::console::{Console, Format, Tone};
@@ -20,8 +21,12 @@ use crate::shown::Shown;
 
 The chain of every line is checked, then the seal and who signed it, then every file
 that was sealed. Without a seal the chain alone cannot show that its end is missing or
-that its last line was changed; the answer says so.",
-    after_help = "Exit codes: 0 whole, 1 broken or unreadable (or not sealed, with --sealed)."
+that its last line was changed; the answer says so.
+
+Evidence can be as it was written and still not tell the whole run: the gateway died, or
+nobody saw the run's end. Then it is not complete, and the answer says why.",
+    after_help = "Exit codes: 0 whole and complete, 1 broken, unreadable or not complete (or not \
+sealed, with --sealed)."
 )]
 pub(super) struct Verify {
     /// An evidence folder or a file of lines; every run if left out.
@@ -43,13 +48,27 @@ pub(super) fn run(asked: &Verify, console: &mut Console) -> Result<Exit, Failure
         Some(path) => vec![path.clone()],
         None => asked.logs.folders()?,
     };
+    all(&paths, &trusted, asked.sealed, console)
+}
+
+/// Says of each folder whether it is as it was written; the worst counts.
+pub(super) fn all(
+    paths: &[PathBuf],
+    trusted: &[PublicKey],
+    must_be_sealed: bool,
+    console: &mut Console,
+) -> Result<Exit, Failure> {
     if paths.is_empty() {
         return Err(anyhow!("there are no runs to verify").into());
     }
     let mut reports = Vec::new();
     let mut exit = Exit::Success;
-    for path in &paths {
-        let report = Report::of(path, audit::verify(path, &trusted), asked.sealed);
+    for path in paths {
+        let mut report = Report::of(path, audit::verify(path, trusted), must_be_sealed);
+        if report.ok {
+            report.incomplete = incomplete(path, &report);
+            report.ok = report.incomplete.is_none();
+        }
         if !report.ok {
             exit = Exit::Failed;
         }
@@ -65,7 +84,7 @@ pub(super) fn run(asked: &Verify, console: &mut Console) -> Result<Exit, Failure
 }
 
 /// The keys whose seals count.
-fn trusted(files: &[PathBuf]) -> Result<Vec<PublicKey>, Failure> {
+pub(super) fn trusted(files: &[PathBuf]) -> Result<Vec<PublicKey>, Failure> {
     if files.is_empty() {
         let Some(state) = place::state(&place::environment) else { return Ok(Vec::new()) };
         return match Key::load(&place::key(&state)) {
@@ -98,6 +117,22 @@ struct Report {
     unclosed: Option<u64>,
     seal: Option<SealReport>,
     broken: Option<BreakReport>,
+    /// Why it does not tell the whole run, although nothing was changed.
+    incomplete: Option<String>,
+}
+
+/// Why evidence that is as it was written does not tell the whole run. A log that
+/// is not sealed may still be written.
+fn incomplete(path: &Path, report: &Report) -> Option<String> {
+    let record = std::fs::read(path.join("run.json")).ok();
+    let record: Option<Value> = record.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let outcome = record.as_ref().and_then(|record| record.get("outcome"));
+    let word = |name| outcome.and_then(|outcome| outcome.get(name)).and_then(Value::as_str);
+    if let (Some(kind @ ("lost" | "failed")), why) = (word("kind"), word("why")) {
+        return Some(format!("the run is `{kind}`: {}", why.unwrap_or("nobody knows why")));
+    }
+    let broke_off = report.seal.is_some() && report.closed == Some(false);
+    broke_off.then(|| "its log was never closed: whoever wrote it died".to_owned())
 }
 
 #[derive(Debug, Serialize)]
@@ -136,6 +171,7 @@ impl Report {
                         files: seal.files,
                     }),
                     broken: None,
+                    incomplete: None,
                 };
             }
             Ok(_) => BreakReport::whole("it is not sealed".to_owned()),
@@ -161,6 +197,7 @@ impl Report {
             unclosed: None,
             seal: None,
             broken: Some(broken),
+            incomplete: None,
         }
     }
 }
@@ -185,8 +222,12 @@ fn show(report: &Report, console: &mut Console) -> Result<(), Failure> {
         let colon = if at.is_empty() { "" } else { ": " };
         return console.line(format_args!("{path}: {bad}: {at}{colon}{}", Shown(what)));
     }
-    let good = console.toned(Tone::Good, "whole");
-    let mut words = Vec::new();
+    let good = match &report.incomplete {
+        None => console.toned(Tone::Good, "whole"),
+        Some(_) => console.toned(Tone::Bad, "NOT COMPLETE"),
+    };
+    let mut words: Vec<String> =
+        report.incomplete.iter().map(|why| Shown(why).to_string()).collect();
     match (report.lines, report.segments) {
         (Some(lines), Some(segments)) => {
             let plural = if segments == 1 { "" } else { "s" };

@@ -7,6 +7,7 @@ use super::docker::Docker;
 use super::namespaces::Namespaces;
 use super::podman::Podman;
 use super::{Backend, BackendError};
+use crate::place;
 use crate::request::BackendKind;
 
 /// A backend that answers.
@@ -35,16 +36,32 @@ async fn auto() -> Result<Opened, BackendError> {
         Ok(docker) => return Ok(Opened { backend: Box::new(docker), why: None }),
         Err(err) => err,
     };
-    // Only one that is served already: to have a program is not to have set it up.
-    if let Some(podman) = Podman::served().await {
-        let why = "no Docker engine answers, but Podman does".to_owned();
-        return Ok(Opened { backend: Box::new(podman), why: Some(why) });
+    // Whoever names an engine means that one.
+    if place::environment("DOCKER_HOST").is_some_and(|told| !told.is_empty()) {
+        let advice = "DOCKER_HOST names this engine; unset it, or choose with --backend";
+        return Err(BackendError { source: no_engine.source.context(advice), ..no_engine });
     }
+    let no_podman = match Podman::is_here() {
+        true => match Podman::connect().await {
+            Ok(podman) => {
+                let why = "no Docker engine answers, so Podman makes the sandbox".to_owned();
+                return Ok(Opened { backend: Box::new(podman), why: Some(why) });
+            }
+            Err(err) => Some(err),
+        },
+        false => None,
+    };
     match Namespaces::open() {
-        Ok(here) => Ok(Opened {
-            backend: Box::new(here),
-            why: Some("no engine answers, so the sandbox is made of namespaces".to_owned()),
-        }),
+        Ok(here) => {
+            let instead = "so the sandbox is made of namespaces";
+            let why = match no_podman {
+                None => format!("no engine answers, {instead}"),
+                Some(err) => {
+                    format!("no Docker engine answers, and not Podman: {:#}; {instead}", err.source)
+                }
+            };
+            Ok(Opened { backend: Box::new(here), why: Some(why) })
+        }
         Err(BackendError { source, .. }) => Err(BackendError {
             source: no_engine.source.context(format!("namespaces do not work either: {source:#}")),
             ..no_engine

@@ -58,6 +58,11 @@ pub trait Backend: Send + Sync {
         false
     }
 
+    /// How many sandboxes it makes well at the same time; nothing means any number.
+    fn starts_at_once(&self) -> Option<usize> {
+        None
+    }
+
     /// What this run will make, in the order it is made: the sandbox last.
     fn resources(&self, plan: &Plan) -> Vec<Resource>;
 
@@ -115,13 +120,54 @@ pub struct Abilities {
     pub cpus: Ability,
     pub memory: Ability,
     pub pids: Ability,
+    /// Whether a sandbox has a share of its own of what the kernel counts for a
+    /// whole user or a whole machine: instances of inotify; pages of pipes, and
+    /// with them epoll's watches and descriptors in flight; terminals.
+    pub inotify: Ability,
+    pub pipes: Ability,
+    pub terminals: Ability,
+    /// Whose user a sandbox can be.
+    pub user: UserOf,
+}
+
+/// What a sandbox shares with its user.
+fn shared_inotify() -> Ability {
+    let why = "the sandbox's user is also who starts it, and instances of inotify are counted for \
+               everything that this user does on this machine";
+    Ability::Not { why: why.to_owned() }
+}
+
+/// The same, of what no user namespace can bound.
+fn shared_pipes() -> Ability {
+    let why = "the sandbox's user is also who starts it, and pages of pipes, watches of epoll and \
+               descriptors in flight are counted for everything that this user does on this \
+               machine; only root can give a sandbox a user of its own";
+    Ability::Not { why: why.to_owned() }
+}
+
+/// Whom the kernel counts a sandbox for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum UserOf {
+    /// Whoever starts it.
+    Caller,
+    /// Nobody else; and the number is the same inside.
+    Host,
+    /// Nobody else; inside it has the number that it has anywhere.
+    Itself,
 }
 
 /// Whether a limit is one.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Ability {
     Enforced,
-    Not { why: String },
+    Not {
+        why: String,
+    },
+    /// It is measured from outside, and a run that takes more is ended. More than
+    /// nothing, and less than what anybody who asks for a limit means.
+    Watched {
+        why: String,
+    },
 }
 
 /// What a sandbox was made of, as far as the backend knows.
@@ -206,6 +252,14 @@ impl GatewayLog {
 
     pub fn is_gone(&self) -> bool {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner).gone
+    }
+
+    /// The last lines of what it said, in one.
+    pub fn last_words(&self) -> String {
+        let text = self.text();
+        let mut lines: Vec<&str> = text.lines().rev().take(4).collect();
+        lines.reverse();
+        if lines.is_empty() { "nothing".to_owned() } else { lines.join(" / ") }
     }
 
     pub fn text(&self) -> String {
@@ -326,6 +380,8 @@ pub struct Found {
     pub owner: u32,
     /// For containers.
     pub running: bool,
+    /// Where its run's folder is, if it says so: see [`crate::place::runtime`].
+    pub runtime: Option<PathBuf>,
 }
 
 /// A backend step that failed, and which one.

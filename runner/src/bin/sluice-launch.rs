@@ -10,6 +10,7 @@ fn main() -> ExitCode {
     match word.as_str() {
         "gateway" => runner::launch::gateway::main(),
         "idmap" => runner::launch::idmap::main(),
+        "pools" => runner::launch::pools::main(),
         "sandbox" => runner::launch::sandbox::main(),
         _ => ExitCode::from(runner::launch::USAGE),
     }

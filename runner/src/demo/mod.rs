@@ -12,13 +12,14 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::task;
 
 use crate::backend::{self, Ability, Backend};
 use crate::config;
-use crate::console::{Console, Tone};
+use crate::console::{Console, Format, Tone};
 use crate::exit::{Exit, Failure};
 use crate::inside::walk::{Name, Step};
 use crate::ourselves::{Ourselves, Ran, inside};
@@ -61,7 +62,7 @@ pub fn run(asked: &Demo, console: &mut Console) -> Result<Exit, Failure> {
         if let Some(why) = &opened.why {
             console.say(format_args!("{why}"));
         }
-        Show { console, good: true }.play(opened.backend.as_ref(), image).await
+        Show { console, checks: Vec::new() }.play(opened.backend.as_ref(), image).await
     });
     runtime.shutdown_background();
     Ok(if good? { Exit::Success } else { Exit::Failed })
@@ -69,8 +70,14 @@ pub fn run(asked: &Demo, console: &mut Console) -> Result<Exit, Failure> {
 
 struct Show<'c> {
     console: &'c mut Console,
-    /// Nothing has gone otherwise so far.
-    good: bool,
+    checks: Vec<Check>,
+}
+
+/// Something that is promised, and whether it was so.
+#[derive(Debug, Serialize)]
+struct Check {
+    what: String,
+    held: bool,
 }
 
 impl Show<'_> {
@@ -110,7 +117,7 @@ impl Show<'_> {
 
         let run = ran.record.get("run").and_then(Value::as_str).context("the run has no name")?;
         self.title("What was recorded, where the sandbox cannot reach it")?;
-        let shown = self.audit(&ourselves, run)?;
+        let shown = self.ourselves(&ourselves, &["audit", "search", "--run", run])?;
         self.check(shown.contains(REFUSED), "the refusals are in it")?;
         let sealed = self.ourselves(&ourselves, &["audit", "verify", "--run", run])?;
         self.check(!sealed.is_empty(), "the evidence is sealed and whole")?;
@@ -123,18 +130,31 @@ impl Show<'_> {
             "the file on your disk is as it was; `sluice apply` would change it",
         )?;
 
-        self.console.line("").map_err(told)?;
-        let verdict =
-            if self.good { "everything went as it should" } else { "not everything held" };
-        let tone = if self.good { Tone::Good } else { Tone::Bad };
+        let good = self.checks.iter().all(|check| check.held);
+        if self.console.format != Format::Table {
+            let (backend, checks) = (backend.name(), &self.checks);
+            let seconds = begun.elapsed().as_secs_f64();
+            let report = json!({
+                "backend": backend, "run": run, "held": good, "seconds": seconds, "checks": checks,
+            });
+            self.console.json(&report).map_err(told)?;
+            return Ok(good);
+        }
+        self.line("")?;
+        let verdict = if good { "everything went as it should" } else { "not everything held" };
+        let tone = if good { Tone::Good } else { Tone::Bad };
         let verdict = self.console.toned(tone, verdict);
         let seconds = begun.elapsed().as_secs();
         self.line(&format!("{verdict}, in {seconds} s; the evidence is that of run {run}"))?;
         self.line("try it with a command of yours: sluice run -- COMMAND")?;
-        Ok(self.good)
+        Ok(good)
     }
 
+    /// For people; machines get the checks at the end.
     fn line(&mut self, line: &str) -> anyhow::Result<()> {
+        if self.console.format != Format::Table {
+            return Ok(());
+        }
         self.console.line(line).and_then(|()| self.console.flush()).map_err(told)
     }
 
@@ -157,11 +177,11 @@ impl Show<'_> {
         self.line(&format!("   {}", Shown(&step.did)))?;
         let got = self.console.toned(Tone::Faint, format_args!("{status}{}", Shown(&step.got)));
         self.line(&format!("     {got}"))?;
-        self.check(is_as_it_should_be(step), meaning(step.name))
+        self.check(is_as_it_should_be(step), meaning(step))
     }
 
     fn check(&mut self, holds: bool, what: &str) -> anyhow::Result<()> {
-        self.good &= holds;
+        self.checks.push(Check { what: what.to_owned(), held: holds });
         let word = match holds {
             true => self.console.toned(Tone::Good, "ok"),
             false => self.console.toned(Tone::Bad, "NOT SO"),
@@ -169,45 +189,13 @@ impl Show<'_> {
         self.line(&format!("     {word}: {}", Shown(what)))
     }
 
-    /// What was decided, in a few columns: a line of the log is longer than any
-    /// terminal is wide.
-    fn audit(&mut self, ourselves: &Ourselves, run: &str) -> anyhow::Result<String> {
-        let words = ["audit", "search", "--run", run, "-o", "jsonl"];
-        self.line(&format!("   $ sluice {}", words.get(..4).unwrap_or_default().join(" ")))?;
-        let output = ourselves.command(words).output()?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        // What Sluice itself asked before the command began is left out.
-        let own = |event: &Value| event.to_string().contains("gateway.sluice");
-        let lines = lines.filter(|event| !own(event));
-        for event in lines.filter(|event| event.get("sluice.verdict").is_some()) {
-            let field = |name: &str| event.get(name).and_then(Value::as_str).unwrap_or("-");
-            let what = match event.get("http.request.method").and_then(Value::as_str) {
-                Some(method) => method,
-                None => field("kind"),
-            };
-            let target = match event.get("server.address").and_then(Value::as_str) {
-                Some(host) => {
-                    let path = event.get("url.path").and_then(Value::as_str);
-                    format!("{host}{}", path.unwrap_or_default())
-                }
-                None => field("dns.question.name").to_owned(),
-            };
-            let time = field("time").get(11..23).unwrap_or("-").to_owned();
-            let row = format!(
-                "{time}  {:<6} {what:<11} {target:<30} {}",
-                field("sluice.verdict"),
-                field("sluice.reason")
-            );
-            self.quote(&row)?;
-        }
-        Ok(text)
-    }
-
     /// Another verb, shown as a person would type it, with what it answers.
     fn ourselves(&mut self, ourselves: &Ourselves, words: &[&str]) -> anyhow::Result<String> {
         self.line(&format!("   $ sluice {}", words.join(" ")))?;
-        let output = ourselves.command(words.iter().copied()).output()?;
+        let mut command = ourselves.command(words.iter().copied());
+        // What is shown stands three blanks further in.
+        let columns = self.console.columns().unwrap_or(100).saturating_sub(3);
+        let output = command.env("COLUMNS", columns.to_string()).output()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         self.quote(&text)?;
         if !output.status.success() {
@@ -238,20 +226,30 @@ fn is_as_it_should_be(step: &Step) -> bool {
             step.status == Some(403) && step.got.starts_with("no_rule")
         }
         Name::RawAddress => step.status.is_none() || step.status == Some(403),
-        Name::HostFile => step.got.starts_with("No such file"),
+        Name::HostFile => is_missing(step) || is_shut(step),
         Name::HostProcesses => step.got.parse::<u32>().is_ok_and(|count| count <= 4),
         Name::SystemFile => step.got != "made",
         Name::Change => step.got == "written",
     }
 }
 
-fn meaning(name: Name) -> &'static str {
-    match name {
+fn is_missing(step: &Step) -> bool {
+    step.got.starts_with("No such file")
+}
+
+/// The image has a folder of that name of its own, which its user may not enter.
+fn is_shut(step: &Step) -> bool {
+    step.got.starts_with("Permission denied")
+}
+
+fn meaning(step: &Step) -> &'static str {
+    match step.name {
         Name::Allowed => "the policy allows it, and it works",
         Name::Refused => "no rule allows it; the program is told why, and nothing left",
         Name::PastTheProxy => "a program that ignores the proxy gets the same answer",
         Name::RawAddress => "an address without a name leads nowhere",
-        Name::HostFile => "your files are not there",
+        Name::HostFile if is_missing(step) => "your files are not there",
+        Name::HostFile => "your files cannot be read",
         Name::HostProcesses => "nor are your processes",
         Name::SystemFile => "the system around it is read-only",
         Name::Change => "the project can be worked on",
@@ -265,6 +263,7 @@ async fn walk(
     secret: &str,
 ) -> anyhow::Result<Ran> {
     let at = standin.addresses().first().context("the stand-in listens nowhere")?;
+    ourselves.permit_upstream(at)?;
     let authority = ourselves.write("authority.pem", standin.certificate())?;
     let (pin, authority) = (format!("{ALLOWED}={at}"), authority.display().to_string());
     let flags = ["--policy", policy, "--pin", &pin, "--trust", &authority].map(str::to_owned);
@@ -286,7 +285,9 @@ async fn bomb(ourselves: &Arc<Ourselves>, backend: &dyn Backend) -> anyhow::Resu
             let count = refused.unwrap_or_default();
             (true, format!("it was refused {count} more processes and ended; this machine is fine"))
         }
-        (_, Ability::Not { why }) if ran.code == 125 || ran.code == 2 => {
+        (_, Ability::Not { why } | Ability::Watched { why })
+            if ran.code == 125 || ran.code == 2 =>
+        {
             (true, format!("it was not started at all, since it could not be limited here: {why}"))
         }
         (outcome, _) => {

@@ -1,21 +1,22 @@
 //! What a person can do about what falls short.
 
+use crate::place::has_program;
 use crate::request::BackendKind;
 
-/// How to get a backend that is not here.
-pub(super) fn to_get(kind: BackendKind) -> &'static str {
+/// How to get a backend that is not here; nothing where the reason says so itself.
+pub(super) fn to_get(kind: BackendKind) -> Option<&'static str> {
     match kind {
-        BackendKind::Auto => "install Docker or Podman, or permit user namespaces",
+        BackendKind::Auto => Some("install Docker or Podman, or permit user namespaces"),
+        BackendKind::Docker if has_program("dockerd") || has_program("docker") => None,
         BackendKind::Docker => {
-            "install Docker (on Debian: apt-get install docker.io) and start it, or set \
-             DOCKER_HOST to its socket"
+            Some("install Docker (on Debian: apt-get install docker.io) and start it")
         }
+        BackendKind::Podman if has_program("podman") => None,
         BackendKind::Podman => {
-            "install Podman (on Debian: apt-get install podman) and start its service: \
-             systemctl --user start podman.socket"
+            Some("install Podman 4 or newer (on Debian: apt-get install podman)")
         }
         BackendKind::Namespaces => {
-            "permit user namespaces to users; what this machine says about them stands above"
+            Some("permit user namespaces to users; what this machine says about them stands above")
         }
     }
 }

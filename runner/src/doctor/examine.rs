@@ -54,7 +54,7 @@ impl Examined {
             present: false,
             healthy: false,
             why: Some(why),
-            advice: Some(advice::to_get(kind).to_owned()),
+            advice: advice::to_get(kind).map(str::to_owned),
             facts: Vec::new(),
             inside: None,
         }
@@ -98,11 +98,26 @@ fn limits(abilities: &Abilities) -> Vec<Fact> {
             found: "NOT enforced here".to_owned(),
             advice: Some(format!("{why}; a policy that sets this limit is refused")),
         },
+        Ability::Watched { why } => Fact {
+            what,
+            found: "watched, not enforced: measured from outside, and ended when it is too much"
+                .to_owned(),
+            advice: Some(format!("{why}; a policy that sets this limit is refused")),
+        },
+    };
+    let share = |what, ability: &Ability| match ability {
+        Ability::Enforced => Fact { what, found: "its own share".to_owned(), advice: None },
+        Ability::Not { why } | Ability::Watched { why } => {
+            Fact { what, found: format!("NOT its own: {why}"), advice: None }
+        }
     };
     vec![
         limit("limit of memory", &abilities.memory),
         limit("limit of processes", &abilities.pids),
         limit("limit of processors", &abilities.cpus),
+        share("instances of inotify", &abilities.inotify),
+        share("pipes, epoll, descriptors", &abilities.pipes),
+        share("terminals", &abilities.terminals),
     ]
 }
 
@@ -115,6 +130,7 @@ async fn look_inside(backend: &dyn Backend, image: Option<String>) -> anyhow::Re
     let host = backend.host().await?;
     let standin = Setup::new(SocketAddr::new(host, 0), &[HOST]).start().await?;
     let at = standin.addresses().first().context("the stand-in listens nowhere")?;
+    ourselves.permit_upstream(at)?;
     let authority = ourselves.write("authority.pem", standin.certificate())?;
     let text = format!("version: 1\nname: doctor\nnet: {{enabled: true, allow: [{HOST}]}}\n");
     let policy = ourselves.write("policy.yaml", &text)?;

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde::Serialize;
 
+use crate::backend::namespaces;
 use crate::launch::raw;
 
 /// One thing about the machine.
@@ -49,7 +50,8 @@ fn control_groups() -> Fact {
     let what = "control groups";
     let unified = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers");
     if let Ok(controllers) = unified {
-        return plain(what, format!("version 2: {}", controllers.trim()));
+        let made = namespaces::control_groups();
+        return plain(what, format!("version 2: {}; {made}", controllers.trim()));
     }
     let table = fs::read_to_string("/proc/cgroups").unwrap_or_default();
     let has = |name: &str| {
@@ -60,7 +62,10 @@ fn control_groups() -> Fact {
     };
     let missing: Vec<_> = ["cpu", "memory", "pids"].into_iter().filter(|name| !has(name)).collect();
     match missing.is_empty() {
-        true => plain(what, "version 1: cpu, memory, pids".to_owned()),
+        true => {
+            let made = namespaces::control_groups();
+            plain(what, format!("version 1: cpu, memory, pids; {made}"))
+        }
         false => advised(
             what,
             format!("version 1, without {}", missing.join(", ")),

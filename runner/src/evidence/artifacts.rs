@@ -5,7 +5,7 @@
 //! never taken, and what is too much is left out and named.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
@@ -15,12 +15,13 @@ use policies::FileGlob;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use super::folder::{FolderError, RunFolder, disk};
 use crate::console::{Console, Format, Tone};
 use crate::exit::{Exit, Failure};
-use crate::runs::Runs;
+use crate::runs::{RunName, Runs};
+use crate::work_budget::WorkBudget;
+use crate::workspace::sparse::{self, Pieces};
 use crate::workspace::tree::Directory;
 use crate::workspace::{TreePath, named_by};
 
@@ -74,6 +75,7 @@ impl RunFolder {
         globs: &[FileGlob],
         deny: &[FileGlob],
         limits: &ArtifactLimits,
+        budget: &WorkBudget,
     ) -> Result<Collected, FolderError> {
         if globs.is_empty() {
             return Ok(Collected::default());
@@ -92,6 +94,7 @@ impl RunFolder {
             bytes: 0,
             names: 0,
             into,
+            budget,
             found: Collected::default(),
         };
         collecting.directory(&from, &TreePath::ROOT).map_err(disk("collect from", source))?;
@@ -106,6 +109,7 @@ struct Collecting<'a> {
     bytes: u64,
     names: usize,
     into: Directory,
+    budget: &'a WorkBudget,
     found: Collected,
 }
 
@@ -122,6 +126,10 @@ impl Collecting<'_> {
         }
         for named in names {
             let path = at.join(&named.name);
+            if let Err(why) = self.budget.check() {
+                self.leave(&path, &format!("collecting was {why}; so is what comes after it"));
+                return Ok(());
+            }
             let Some(seen) = here.look(&named.name)? else { continue };
             let wanted = {
                 let text = path.lossy();
@@ -179,7 +187,11 @@ impl Collecting<'_> {
         let (from, _) = here.file(name)?;
         let parent = way_to(&self.into, &path.parent().unwrap_or_default())?;
         let to = create(&parent, name)?;
-        copied(from, to, size)
+        let copied = copied(from, &to, size, || self.budget.check().map_err(io::Error::other));
+        // Half a file is not what the run made.
+        copied.inspect_err(|_| {
+            rustix::fs::unlinkat(&parent, name, rustix::fs::AtFlags::empty()).ok();
+        })
     }
 
     fn leave(&mut self, path: &TreePath, why: &str) {
@@ -207,34 +219,27 @@ fn create(parent: &Directory, name: &[u8]) -> io::Result<File> {
 }
 
 /// Copies exactly `size` bytes: a file that grew since was not what we measured.
-fn copied(from: File, mut to: File, size: u64) -> io::Result<Digest> {
-    let mut from = from.take(size);
+fn copied(
+    from: File,
+    to: &File,
+    size: u64,
+    check: impl Fn() -> io::Result<()>,
+) -> io::Result<Digest> {
     // What is hashed is what was copied, whatever happens to the source.
-    let mut hasher = Sha256::new();
-    let (mut buffer, mut copied) = (vec![0; 64 * 1024], 0);
-    loop {
-        let count = from.read(&mut buffer)?;
-        let piece = buffer.get(..count).unwrap_or_default();
-        if piece.is_empty() {
-            break;
-        }
-        hasher.update(piece);
-        to.write_all(piece)?;
-        copied += count as u64;
-    }
+    let (digest, copied) = sparse::copy(Pieces::new(from, size), to, check)?;
     if copied != size {
         return Err(io::Error::other("it changed meanwhile"));
     }
     to.sync_all()?;
-    Ok(hasher.into())
+    Ok(digest)
 }
 
 /// List what a run made, or copy it out.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 listed or copied, 1 failed.")]
 pub struct ArtifactsVerb {
-    /// The run.
-    run: String,
+    /// The run: `last`, its id, or the beginning of one.
+    run: RunName,
     #[command(flatten)]
     runs: Runs,
     /// Copy them below this directory; nothing there is replaced.
@@ -243,7 +248,7 @@ pub struct ArtifactsVerb {
 }
 
 pub fn run(asked: &ArtifactsVerb, console: &mut Console) -> Result<Exit, Failure> {
-    let folder = RunFolder::open(&asked.runs.place()?, &asked.run).map_err(anyhow::Error::from)?;
+    let folder = asked.runs.open(&asked.run)?;
     let mut found = Vec::new();
     if let Ok(artifacts) = Directory::open(&folder.artifacts()) {
         list(&artifacts, &TreePath::ROOT, &mut found).context("cannot read the artifacts")?;
@@ -292,7 +297,7 @@ fn bring(from: &Directory, artifacts: &[Artifact], to: &Path) -> Result<(), Fail
                 return Ok(None);
             };
             let into = way_to(&into, &path.parent().unwrap_or_default())?;
-            copied(parent.file(name)?.0, create(&into, name)?, *size).map(Some)
+            copied(parent.file(name)?.0, &create(&into, name)?, *size, || Ok(())).map(Some)
         };
         copy().map_err(|err| anyhow!(err).context(format!("cannot copy {path}")))?;
     }
@@ -327,7 +332,9 @@ mod tests {
         let folder = RunFolder::create(&home.path().join("runs"), "r1").unwrap();
         let globs: Vec<_> = globs.iter().map(|glob| FileGlob::parse(glob).unwrap()).collect();
         let deny = [FileGlob::parse("**/hidden").unwrap()];
-        let found = folder.collect_artifacts(&source, &globs, &deny, limits).unwrap();
+        let found = folder
+            .collect_artifacts(&source, &globs, &deny, limits, &WorkBudget::unattended())
+            .unwrap();
         let mut told = String::new();
         for artifact in &found.artifacts {
             told.push_str(&format!("{} {}\n", artifact.path, artifact.size));
@@ -370,6 +377,45 @@ mod tests {
             dist/deep/map: together they exceed 8 bytes
         "#]]
         .assert_eq(&told);
+    }
+
+    #[test]
+    fn holes_stay_holes_and_what_is_stopped_is_left_out_whole() {
+        use std::os::unix::fs::MetadataExt as _;
+
+        let home = tempfile::tempdir().unwrap();
+        let source = home.path().join("source");
+        fs::create_dir(&source).unwrap();
+        let sparse = File::create(source.join("sparse")).unwrap();
+        sparse.set_len(8 << 20).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&sparse, b"end", (8 << 20) - 3).unwrap();
+        let folder = RunFolder::create(&home.path().join("runs"), "r1").unwrap();
+        let globs = [FileGlob::parse("*").unwrap()];
+        let limits = ArtifactLimits::default();
+        let collect = |budget: &WorkBudget| {
+            folder.collect_artifacts(&source, &globs, &[], &limits, budget).unwrap()
+        };
+        let stop = crate::work_budget::Stop::default();
+        stop.because_of(2);
+        let stopped = collect(&WorkBudget::attended(stop));
+        assert_eq!(stopped.artifacts, []);
+        assert_eq!(
+            stopped.left_out.first().map(|left| left.why.as_str()),
+            Some("collecting was stopped by signal 2; so is what comes after it")
+        );
+        assert!(!folder.artifacts().join("sparse").exists());
+
+        let found = collect(&WorkBudget::unattended());
+        let copy = folder.artifacts().join("sparse");
+        let (sha256, size) = Digest::of_reader(File::open(&copy).unwrap()).unwrap();
+        let artifact = found.artifacts.first().unwrap();
+        assert_eq!((artifact.sha256, artifact.size), (sha256, size));
+        let blocks = copy.metadata().unwrap().blocks();
+        assert!(blocks * 512 < 4 << 20, "{blocks} blocks of holes were written");
+        // Sealed by what was hashed while it was copied, and true.
+        folder.seal_with(home.path(), &found.artifacts).unwrap();
+        let key = audit::Key::load(&crate::place::key(home.path())).unwrap();
+        audit::verify(folder.path(), &[key.public()]).unwrap();
     }
 
     #[test]

@@ -13,6 +13,7 @@ use audit::segment::Segment;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::work_budget::{self, WorkBudget};
 use crate::workspace::patch::{self, PatchLimits};
 use crate::workspace::removal::remove_all;
 use crate::workspace::tree::Directory;
@@ -24,7 +25,7 @@ const PATCH: &str = "changes.patch";
 const POLICY: &str = "policy.yaml";
 const RUN: &str = "run.json";
 const TRANSCRIPT: &str = "transcript.cast";
-const ARTIFACTS: &str = "artifacts";
+pub(super) const ARTIFACTS: &str = "artifacts";
 const COMMANDS: &str = "commands";
 
 /// Where the gateway writes its log while it runs.
@@ -134,6 +135,14 @@ impl RunFolder {
         self.commands().is_dir() || crate::session::state::living(&self.run).is_some()
     }
 
+    /// Writes the policy and the record of a run that begins. Nobody waits for
+    /// the disk: both are written again when it has ended, and whoever is killed
+    /// before leaves what the kernel has.
+    pub fn begin(&self, policy: &str, record: &impl Serialize) -> Result<(), FolderError> {
+        self.put_without_sync(POLICY, |file| file.write_all(policy.as_bytes()))?;
+        self.put_without_sync(RUN, |file| json(record, file))
+    }
+
     /// Writes the policy as it was in force.
     pub fn write_policy(&self, text: &str) -> Result<(), FolderError> {
         self.put(POLICY, |file| file.write_all(text.as_bytes()))
@@ -149,13 +158,18 @@ impl RunFolder {
     }
 
     /// Writes `changes.patch` and, with where each part of it is, `changes.json`.
-    pub fn write_changes(&self, mut changes: Changes) -> Result<Changes, FolderError> {
+    pub fn write_changes(
+        &self,
+        mut changes: Changes,
+        budget: &WorkBudget,
+    ) -> Result<Changes, FolderError> {
         let project = changes.project.to_path();
         let upper = Directory::open(&self.upper()).map_err(disk("open", &self.upper()))?;
         let lower = Directory::open(&project).map_err(disk("open", &project))?;
+        budget.begin("patch", work_budget::PATCH);
         self.put(PATCH, |file| {
             let out = io::BufWriter::new(file);
-            patch::write(&mut changes, &upper, &lower, &PatchLimits::default(), out)
+            patch::write(&mut changes, &upper, &lower, &PatchLimits::default(), budget, out)
         })?;
         self.put(CHANGES, |file| json(&changes, file))?;
         Ok(changes)
@@ -233,8 +247,19 @@ impl RunFolder {
         serde_json::from_slice(&bytes).map_err(|source| FolderError::Damaged { path, source })
     }
 
-    /// Writes a file beside its place and moves it there.
+    /// Writes a file beside its place, makes it safe on disk and moves it there.
     fn put(
+        &self,
+        name: &str,
+        write: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> Result<(), FolderError> {
+        self.put_without_sync(name, |file| {
+            write(file)?;
+            file.sync_all()
+        })
+    }
+
+    fn put_without_sync(
         &self,
         name: &str,
         write: impl FnOnce(&mut File) -> io::Result<()>,
@@ -245,7 +270,6 @@ impl RunFolder {
         let made = options.write(true).create_new(true).mode(0o600).open(&draft);
         let put = made.and_then(|mut file| {
             write(&mut file)?;
-            file.sync_all()?;
             fs::rename(&draft, &path)
         });
         put.inspect_err(|_| drop(fs::remove_file(&draft))).map_err(disk("write", &path))

@@ -12,13 +12,14 @@
 //! what has them.
 
 pub mod artifacts;
-pub(crate) mod escapes;
 mod folder;
 pub mod play;
 mod seal;
 mod transcript;
+mod value_hash;
 
-pub use artifacts::{Artifact, ArtifactLimits, Collected};
+pub use artifacts::{Artifact, ArtifactLimits, Collected, LeftOut};
 pub use folder::{FolderError, RunFolder};
 pub use seal::SealRunError;
 pub use transcript::{Header, Recording, Stream, Transcript};
+pub use value_hash::ValueKey;

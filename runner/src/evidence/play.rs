@@ -1,7 +1,8 @@
 //! `sluice transcript`: what the terminal showed.
 //!
 //! A recording holds what an agent wrote, and a terminal obeys what it is shown.
-//! So by default only text is printed, a replay draws and does nothing else, and
+//! So by default only text is printed, with its colours on a terminal, a replay
+//! draws and does nothing else, and
 //! the exact bytes are for those who ask for them.
 
 use std::io::Write as _;
@@ -12,13 +13,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 
-use super::escapes::{Filter, Keep};
-use super::folder::RunFolder;
 use super::transcript::{Recording, What};
 use crate::console::{Console, Format, output_failed};
 use crate::exit::{Exit, Failure};
-use crate::runs::Runs;
+use crate::runs::{RunName, Runs};
 use crate::session::commands;
+use crate::terminal::filter::Filter;
+use crate::terminal::passes::Keep;
 
 /// Show what the terminal of a run showed.
 #[derive(Debug, Args)]
@@ -26,8 +27,8 @@ use crate::session::commands;
 
 The file itself is an asciicast v3: any player of asciinema's format plays it.")]
 pub struct TranscriptVerb {
-    /// The run.
-    run: String,
+    /// The run: `last`, its id, or the beginning of one.
+    run: RunName,
     #[command(flatten)]
     runs: Runs,
     /// Of a session, only this command, counted from 1.
@@ -60,7 +61,7 @@ pub struct TranscriptVerb {
 }
 
 pub fn run(asked: &TranscriptVerb, console: &mut Console) -> Result<Exit, Failure> {
-    let folder = RunFolder::open(&asked.runs.place()?, &asked.run).map_err(anyhow::Error::from)?;
+    let folder = asked.runs.open(&asked.run)?;
     let longest = seconds("--pause", asked.pause)?;
     if !(asked.speed > 0.0 && asked.speed.is_finite()) {
         return Err(Failure::Usage("--speed takes a number above 0, such as 2".to_owned()));
@@ -90,7 +91,8 @@ fn show(
 ) -> Result<(), Failure> {
     let failed = || format!("cannot read {}", path.display());
     let mut recording = Recording::open(path).with_context(failed)?;
-    let mut filter = Filter::new(if asked.play { Keep::Drawing } else { Keep::Text });
+    let recorded = if console.has_colours() { Keep::Colours } else { Keep::Text };
+    let mut filter = Filter::new(if asked.play { Keep::Drawing } else { recorded });
     let mut last = String::new();
     while let Some(event) = recording.next().with_context(failed)? {
         if console.format != Format::Table {
@@ -116,10 +118,11 @@ fn show(
             What::Exit(_) | What::Input(_) | What::Resize(_) => {}
         }
     }
-    if asked.play && !asked.raw && console.format == Format::Table {
-        // Colours, the cursor and the screen as they were.
-        console.out().write_all(b"\x1b[0m\x1b[?25h\x1b[?1049l\x1b[r\n").map_err(output_failed)?;
-    } else if !asked.raw && !last.is_empty() && !last.ends_with('\n') {
+    // Colours, the cursor and the screen as they were.
+    let reset = filter.reset();
+    console.out().write_all(reset.as_bytes()).map_err(output_failed)?;
+    let is_replay = asked.play && console.format == Format::Table;
+    if !asked.raw && (is_replay || !last.is_empty() && !last.ends_with('\n')) {
         console.line("")?;
     }
     Ok(())

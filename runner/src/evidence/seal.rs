@@ -7,7 +7,8 @@ use std::path::Path;
 
 use audit::{Key, KeyError, Seal, SealError};
 
-use super::folder::{FolderError, RunFolder};
+use super::artifacts::Artifact;
+use super::folder::{ARTIFACTS, FolderError, RunFolder};
 use crate::place;
 
 /// Why a run's evidence is not sealed.
@@ -25,9 +26,18 @@ impl RunFolder {
     /// Seals the folder with the key of this installation, which is made if
     /// there is none yet under `state`.
     pub fn seal(&self, state: &Path) -> Result<Seal, SealRunError> {
+        self.seal_with(state, &[])
+    }
+
+    /// The same, with artifacts that were hashed as they were copied: what is
+    /// large is not read twice.
+    pub fn seal_with(&self, state: &Path, artifacts: &[Artifact]) -> Result<Seal, SealRunError> {
         self.settle_log()?;
         let key = Key::load_or_create(&place::key(state))?;
-        Ok(audit::seal(self.path(), &key)?)
+        let known = artifacts.iter().map(|Artifact { path, size, sha256 }| {
+            (Path::new(ARTIFACTS).join(path.to_path()), (*size, *sha256))
+        });
+        Ok(audit::seal::seal_knowing(self.path(), &key, &known.collect())?)
     }
 }
 

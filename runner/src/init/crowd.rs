@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -18,6 +18,8 @@ use super::measure::cgroup;
 
 /// This process has one crowd around it, whoever asks.
 static REFUSED: AtomicU64 = AtomicU64::new(0);
+/// How many places the last try of the watching thread held.
+static LAST_TRY: AtomicU32 = AtomicU32::new(0);
 
 /// The most processes and threads there may be; nothing if there is no limit.
 pub(super) fn limit() -> Option<u64> {
@@ -29,8 +31,9 @@ pub(super) fn limit() -> Option<u64> {
 /// there now is.
 pub(super) fn refused() -> u64 {
     if !is_counted() && of_the_user().is_some() {
-        // The command has just left, and with it one of the places.
-        attempt(2);
+        // The command has just left, and with it one of the places. If it was refused
+        // while a try of ours stood, what that held is free by now as well.
+        attempt(2 + LAST_TRY.load(Ordering::Relaxed));
     }
     let tried = REFUSED.load(Ordering::Relaxed);
     if !is_counted() {
@@ -49,6 +52,7 @@ pub(super) fn watch() {
     thread::spawn(|| {
         for round in 1.. {
             thread::sleep(BETWEEN);
+            LAST_TRY.store(places(round), Ordering::Relaxed);
             attempt(places(round));
         }
     });

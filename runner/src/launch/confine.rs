@@ -21,7 +21,9 @@ use rustix::thread::UnshareFlags;
 
 use super::order::{Ground, Order, Report};
 use super::sandbox::{Failed, Said, failed, say};
-use super::{SECOND_WALL, filter, kernel, mounts, network, passing, privileges, second_wall};
+use super::{
+    SECOND_WALL, filter, kernel, mounts, network, passing, pools, privileges, second_wall,
+};
 
 /// Becomes the first process of the sandbox, or says why not and ends.
 pub(super) fn confine(launcher: &OwnedFd, runner: BorrowedFd<'_>, ground: &Ground) -> ! {
@@ -62,6 +64,7 @@ fn walls(
     // Only now: we have been put into our groups meanwhile, and the root of this
     // namespace is where we are.
     kernel::unshare(UnshareFlags::NEWCGROUP).map_err(failed("have control groups of its own"))?;
+    pools::bound().map_err(failed("bound what the kernel counts for a user"))?;
     rustix::system::sethostname(order.hostname.as_bytes()).map_err(failed("name its host"))?;
 
     let build = "build its root";

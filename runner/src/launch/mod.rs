@@ -3,7 +3,8 @@
 //! To enter a namespace, to give up a privilege, to fork: each of them is for a
 //! process with one thread, and the runner has several. So there is a small
 //! program that has one, and one file here for each word it understands:
-//! [`sandbox`], [`gateway`] and [`idmap`]. The walls of a sandbox are a list, in `confine`.
+//! [`sandbox`], [`gateway`], [`idmap`] and [`pools`]. The walls of a sandbox are a
+//! list, in `confine`.
 //!
 //! This is the only folder with `unsafe`: some system calls have no safe
 //! wrapper, because they change the process that asks. They stand in `kernel`
@@ -17,11 +18,13 @@ pub mod forbidden;
 pub mod gateway;
 pub mod idmap;
 mod kernel;
+mod memory;
 mod mounts;
 mod network;
 pub mod order;
 pub mod passing;
-mod privileges;
+pub mod pools;
+pub(crate) mod privileges;
 pub mod raw;
 pub mod sandbox;
 mod second_wall;

@@ -23,6 +23,7 @@ use rustix::mount::{
 
 use super::kernel::{MountFlags, restrict_mount};
 use super::order::{GroupKind, Order, Place};
+use super::pools::MOST_TERMINALS;
 
 /// What failed, and at which path.
 #[derive(Debug)]
@@ -334,8 +335,11 @@ fn processes() -> io::Result<OwnedFd> {
     new(c"proc", &[("hidepid", "invisible")]).or_else(|_| new(c"proc", &[]))
 }
 
+/// Few of them: the machine has a number for all sandboxes together.
 fn terminals() -> io::Result<OwnedFd> {
-    new(c"devpts", &[("newinstance", ""), ("ptmxmode", "0666"), ("mode", "0620")])
+    let most = MOST_TERMINALS.to_string();
+    let options = [("newinstance", ""), ("ptmxmode", "0666"), ("mode", "0620"), ("max", &most)];
+    new(c"devpts", &options)
 }
 
 fn groups(kind: &GroupKind) -> io::Result<OwnedFd> {

@@ -29,6 +29,7 @@ pub(super) fn lead_everything_here() -> io::Result<()> {
         None,
     )?;
     ask(&routing, &loopback_up())?;
+    ask(&routing, &an_address())?;
     ask(&routing, &everything_is_local())
 }
 
@@ -88,6 +89,20 @@ fn loopback_up() -> Vec<u8> {
     message(NEW_LINK, 0, &body)
 }
 
+/// `address 198.18.255.1/32 dev lo`: a machine that has 127.0.0.1 alone is taken
+/// for one without a network, and programs that ask for addresses they could
+/// reach (`AI_ADDRCONFIG`) are told none.
+fn an_address() -> Vec<u8> {
+    let mut body = vec![FAMILY_INET, 32, 0, SCOPE_EVERYWHERE];
+    body.extend(LOOPBACK.to_ne_bytes());
+    for kind in [ADDRESS, ADDRESS_LOCAL] {
+        body.extend(8_u16.to_ne_bytes());
+        body.extend(kind.to_ne_bytes());
+        body.extend(OWN_ADDRESS.octets());
+    }
+    message(NEW_ADDRESS, CREATE, &body)
+}
+
 /// `local 0.0.0.0/0 dev lo`: every address is one of our own.
 fn everything_is_local() -> Vec<u8> {
     let mut body = vec![FAMILY_INET, 0, 0, 0, TABLE_LOCAL, BY_STATIC, SCOPE_HOST, LOCAL];
@@ -109,6 +124,8 @@ fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
     message
 }
 
+/// From the range that is set aside for tests of networks, as the gateway's own.
+const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 255, 1);
 const BACKLOG: i32 = 4096;
 
 // From `linux/netlink.h`, `linux/rtnetlink.h` and `linux/if.h`.
@@ -118,6 +135,7 @@ const REQUEST: u16 = 0x1;
 const ACKNOWLEDGE: u16 = 0x4;
 const CREATE: u16 = 0x400;
 const NEW_LINK: u16 = 16;
+const NEW_ADDRESS: u16 = 20;
 const NEW_ROUTE: u16 = 24;
 /// The first device of every network namespace.
 const LOOPBACK: u32 = 1;
@@ -125,7 +143,10 @@ const UP: u32 = 0x1;
 const FAMILY_INET: u8 = 2;
 const TABLE_LOCAL: u8 = 255;
 const BY_STATIC: u8 = 4;
+const SCOPE_EVERYWHERE: u8 = 0;
 const SCOPE_HOST: u8 = 254;
+const ADDRESS: u16 = 1;
+const ADDRESS_LOCAL: u16 = 2;
 const LOCAL: u8 = 2;
 const OUTPUT_DEVICE: u16 = 4;
 
@@ -135,7 +156,7 @@ mod tests {
 
     #[test]
     fn messages_are_as_long_as_they_say() {
-        for (made, long) in [(loopback_up(), 32), (everything_is_local(), 36)] {
+        for (made, long) in [(loopback_up(), 32), (an_address(), 40), (everything_is_local(), 36)] {
             assert_eq!(made.len(), long);
             assert_eq!(u32::from_ne_bytes(made[..4].try_into().unwrap()) as usize, long);
         }

@@ -13,9 +13,11 @@ use serde::{Deserialize, Serialize};
 /// sockets, which is needed before the rest can be known.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Ground {
-    /// Whom the sandbox is, inside and on the host's disk.
+    /// Whom the sandbox is inside.
     pub user: u32,
     pub group: u32,
+    /// Whom it is to the host, if root starts it: the caller is who it is.
+    pub host_user: u32,
     /// Control groups to enter, each made and limited already.
     pub groups: Vec<PathBuf>,
     /// Where the gateway listens. Nothing means no network at all.
@@ -47,6 +49,8 @@ pub struct Order {
     /// What stands in the root, in the order it is put there.
     pub places: Vec<Place>,
     pub limits: Limits,
+    /// Bytes of memory that the launcher looks after, where no control group does.
+    pub watched_memory: Option<u64>,
     /// What may be written to, for the second wall.
     pub writable: Vec<String>,
     pub hostname: String,
@@ -78,6 +82,8 @@ pub struct Limits {
     pub file_size: u64,
     /// Processes of the sandbox: the kernel counts them per user namespace.
     pub processes: u64,
+    /// Bytes that a process may write to without a file.
+    pub data: Option<u64>,
 }
 
 /// One thing in the sandbox's root.
@@ -152,7 +158,12 @@ pub enum GroupKind {
 #[serde(rename_all = "snake_case", tag = "report")]
 pub enum Report {
     /// The sandbox has ended. The last line.
-    Ended { code: i32 },
+    Ended {
+        code: i32,
+        /// The launcher ended it, for want of memory.
+        #[serde(default)]
+        out_of_memory: bool,
+    },
     /// There is no sandbox, and why. The last line.
     Failed { step: String, why: String },
     /// Brings the gateway's sockets, in the order they were asked for.

@@ -28,12 +28,24 @@ pub(super) fn limit(limits: &Limits) -> io::Result<()> {
         (Resource::Fsize, limits.file_size),
         (Resource::Nofile, limits.open_files),
         (Resource::Nproc, limits.processes),
+        // Counted for the whole user, who may be somebody outside too.
+        (Resource::Msgqueue, MESSAGE_QUEUES),
+        (Resource::Sigpending, QUEUED_SIGNALS),
+        // Only where nobody counts memory but who looks after it.
+        (Resource::Data, limits.data.unwrap_or(u64::MAX)),
     ] {
         let most = getrlimit(resource).maximum.map_or(most, |hard| hard.min(most));
-        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
+        if most < u64::MAX {
+            setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
+        }
     }
     Ok(())
 }
+
+/// Bytes in message queues: a third of what a user usually has.
+pub(crate) const MESSAGE_QUEUES: u64 = 256 << 10;
+/// Signals, and clocks, that wait for somebody.
+pub(crate) const QUEUED_SIGNALS: u64 = 4096;
 
 /// Gives up every capability, and every way to get one back.
 pub(super) fn give_up_everything() -> io::Result<()> {

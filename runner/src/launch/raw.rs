@@ -32,6 +32,9 @@ pub enum Call {
     DeleteModule,
     /// Notices of everybody's file accesses.
     FanotifyInit,
+    /// A context for asynchronous input and output; the machine has a number of
+    /// them for everybody. It goes with the process.
+    IoSetup,
     IoUringSetup,
     /// Compares our open file with one of process 1.
     Kcmp,
@@ -88,6 +91,7 @@ pub fn attempt(call: Call) -> io::Result<i64> {
         }
         Call::DeleteModule => make(n::DELETE_MODULE, &[text(c"sluice-attack"), 0o4000]),
         Call::FanotifyInit => make(n::FANOTIFY_INIT, &[0, 0]),
+        Call::IoSetup => make(n::IO_SETUP, &[1, address(&mut zeros)]),
         Call::IoUringSetup => make(n::IO_URING_SETUP, &[1, address(&mut zeros)]),
         Call::Kcmp => make(n::KCMP, &[1, std::process::id().into(), 0, 0, 0]),
         Call::KexecLoad => make(n::KEXEC_LOAD, &[0, 0, 0, 0xff00]),
@@ -180,6 +184,7 @@ mod numbers {
     pub(super) const DELETE_MODULE: i64 = 176;
     pub(super) const EXIT_GROUP: i64 = 231;
     pub(super) const FANOTIFY_INIT: i64 = 300;
+    pub(super) const IO_SETUP: i64 = 206;
     pub(super) const IO_URING_SETUP: i64 = 425;
     pub(super) const KCMP: i64 = 312;
     pub(super) const KEXEC_LOAD: i64 = 246;
@@ -208,6 +213,7 @@ mod numbers {
     pub(super) const DELETE_MODULE: i64 = 106;
     pub(super) const EXIT_GROUP: i64 = 94;
     pub(super) const FANOTIFY_INIT: i64 = 262;
+    pub(super) const IO_SETUP: i64 = 0;
     pub(super) const IO_URING_SETUP: i64 = 425;
     pub(super) const KCMP: i64 = 272;
     pub(super) const KEXEC_LOAD: i64 = 104;

@@ -13,8 +13,9 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{
@@ -25,6 +26,7 @@ use rustix::thread::UnshareFlags;
 use serde::de::DeserializeOwned;
 
 use super::kernel::{self, Forked};
+use super::memory::Memory;
 use super::order::{Ground, Order, Report, Word};
 use super::{USAGE, confine, forbidden, mounts, passing};
 
@@ -37,7 +39,10 @@ pub fn main() -> ExitCode {
     let Some(ground) = runner.hear::<Ground>() else { return ExitCode::from(USAGE) };
     let (session, groups) = (ground.session, ground.groups.clone());
     let said = match launch(&mut runner, ground) {
-        Ok(sandbox) => Report::Ended { code: watch(&mut runner, sandbox, session) },
+        Ok((sandbox, memory)) => {
+            let (code, out_of_memory) = watch(&mut runner, sandbox, session, memory);
+            Report::Ended { code, out_of_memory }
+        }
         Err(Failed { step, why }) => Report::Failed { step, why },
     };
     if runner.say(&said).is_err() {
@@ -60,9 +65,11 @@ pub(super) fn failed<E: std::fmt::Display>(step: &str) -> impl FnOnce(E) -> Fail
     move |why| Failed { step: step.to_owned(), why: why.to_string() }
 }
 
-fn launch(runner: &mut Runner, ground: Ground) -> Result<Pid, Failed> {
+fn launch(runner: &mut Runner, ground: Ground) -> Result<(Pid, Option<Memory>), Failed> {
+    // While they are in view: our mounts change from here on, beside who enters.
+    let groups = open_groups(&ground.groups).map_err(failed("open its control groups"))?;
     let root = geteuid().is_root();
-    if ground.user == 0 || ground.group == 0 {
+    if ground.user == 0 || ground.group == 0 || ground.host_user == 0 {
         return Err(failed("choose a user")("nothing in a sandbox is root"));
     }
     if root {
@@ -92,7 +99,7 @@ fn launch(runner: &mut Runner, ground: Ground) -> Result<Pid, Failed> {
     };
     drop(far);
     // From here on a failure ends the sandbox too: its half sees ours close.
-    let entering = enter(ground.groups.clone(), sandbox);
+    let entering = enter(groups, sandbox);
     map(sandbox, &ground).map_err(failed("map its user"))?;
     passing::send(&near, b"mapped", &[]).map_err(failed("speak to the sandbox"))?;
 
@@ -115,31 +122,42 @@ fn launch(runner: &mut Runner, ground: Ground) -> Result<Pid, Failed> {
     let second_wall = started(&near)?;
     let pid = sandbox.as_raw_pid();
     runner.say(&Report::Started { pid, second_wall }).map_err(failed("speak to the runner"))?;
-    Ok(sandbox)
+    Ok((sandbox, order.watched_memory.map(Memory::new)))
+}
+
+/// Opens where processes are put into `groups`.
+fn open_groups(groups: &[PathBuf]) -> Result<Vec<(PathBuf, File)>, String> {
+    let open = |group: &PathBuf| {
+        let opened = File::options().write(true).open(group.join("cgroup.procs"));
+        let opened = opened.map_err(|err| format!("{}: {err}", group.display()))?;
+        Ok((group.clone(), opened))
+    };
+    groups.iter().map(open).collect()
 }
 
 /// Puts the sandbox into its control groups. Beside everything else, because the
 /// kernel waits for all processors before it moves anybody.
-fn enter(groups: Vec<PathBuf>, sandbox: Pid) -> JoinHandle<Result<(), String>> {
+fn enter(groups: Vec<(PathBuf, File)>, sandbox: Pid) -> JoinHandle<Result<(), String>> {
     thread::spawn(move || {
-        for group in groups {
-            fs::write(group.join("cgroup.procs"), sandbox.as_raw_pid().to_string())
+        for (group, mut processes) in groups {
+            processes
+                .write_all(sandbox.as_raw_pid().to_string().as_bytes())
                 .map_err(|err| format!("{}: {err}", group.display()))?;
         }
         Ok(())
     })
 }
 
-/// One user and one group, the same inside and outside, and nobody else.
+/// One user and one group, and nobody else.
 fn map(sandbox: Pid, ground: &Ground) -> io::Result<()> {
-    let Ground { user, group, .. } = ground;
+    let Ground { user, group, host_user, .. } = ground;
     let of = |name: &str| format!("/proc/{}/{name}", sandbox.as_raw_pid());
     // Before the groups, or the kernel would not let us map any.
     fs::write(of("setgroups"), "deny")?;
     let (ours, our_group) = (geteuid(), getegid());
     // Root is mapped to nothing: in there it is a number nobody has.
     let (outer_user, outer_group) = match ours.is_root() {
-        true => (*user, *group),
+        true => (*host_user, *group),
         false => (ours.as_raw(), our_group.as_raw()),
     };
     fs::write(of("gid_map"), format!("{group} {outer_group} 1"))?;
@@ -195,20 +213,35 @@ pub(super) enum Said {
     SecondWall(String),
 }
 
-/// Stays until the sandbox has ended; its exit code as a shell would say it.
-fn watch(runner: &mut Runner, sandbox: Pid, session: bool) -> i32 {
+/// Stays until the sandbox has ended; its exit code as a shell would say it, and
+/// whether it was ended for want of memory.
+fn watch(
+    runner: &mut Runner,
+    sandbox: Pid,
+    session: bool,
+    mut memory: Option<Memory>,
+) -> (i32, bool) {
     let ended = pidfd_open(sandbox, PidfdFlags::empty());
-    let mut listening = true;
+    let (mut listening, mut out_of_memory) = (true, false);
     if let Ok(ended) = &ended {
-        while !is_ready(ended, if listening { Some(runner.socket()) } else { None }) {
-            match runner.hear::<Word>() {
-                Some(Word::Kill) => end(sandbox),
-                // It goes on by itself.
-                None if session => listening = false,
-                None => {
-                    listening = false;
-                    end(sandbox);
-                }
+        loop {
+            let pause = memory.as_ref().map(Memory::pause);
+            match ready(ended, if listening { Some(runner.socket()) } else { None }, pause) {
+                Ready::Ended => break,
+                Ready::Nobody => {}
+                Ready::Other => match runner.hear::<Word>() {
+                    Some(Word::Kill) => end(sandbox),
+                    // It goes on by itself.
+                    None if session => listening = false,
+                    None => {
+                        listening = false;
+                        end(sandbox);
+                    }
+                },
+            }
+            if memory.as_mut().is_some_and(|memory| memory.is_too_much(sandbox)) {
+                (memory, out_of_memory) = (None, true);
+                end(sandbox);
             }
         }
     }
@@ -216,23 +249,37 @@ fn watch(runner: &mut Runner, sandbox: Pid, session: bool) -> i32 {
         match waitid(WaitId::Pid(sandbox), WaitIdOptions::EXITED) {
             Ok(Some(status)) => {
                 let signal = status.terminating_signal().map(|number| 128 + number);
-                return status.exit_status().or(signal).unwrap_or(-1);
+                return (status.exit_status().or(signal).unwrap_or(-1), out_of_memory);
             }
             Ok(None) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return -1,
+            Err(_) => return (-1, out_of_memory),
         }
     }
 }
 
-/// Waits until `ended` is ready (true) or, if one is given, `other` is (false).
-fn is_ready(ended: &OwnedFd, other: Option<BorrowedFd<'_>>) -> bool {
+/// Who has something for us.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Ready {
+    Ended,
+    /// It took too long.
+    Nobody,
+    Other,
+}
+
+/// Waits until `ended` is ready, or `other` if one is given, or for so long.
+fn ready(ended: &OwnedFd, other: Option<BorrowedFd<'_>>, pause: Option<Duration>) -> Ready {
     let mut watched = vec![PollFd::new(ended, PollFlags::IN)];
     watched.extend(other.map(|other| PollFd::from_borrowed_fd(other, PollFlags::IN)));
+    let pause = pause.and_then(|pause| Timespec::try_from(pause).ok());
     loop {
-        match poll(&mut watched, None) {
-            Ok(_) => return watched.first().is_none_or(|fd| !fd.revents().is_empty()),
+        match poll(&mut watched, pause.as_ref()) {
+            Ok(0) => return Ready::Nobody,
+            Ok(_) if watched.first().is_none_or(|fd| !fd.revents().is_empty()) => {
+                return Ready::Ended;
+            }
+            Ok(_) => return Ready::Other,
             Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return true,
+            Err(_) => return Ready::Ended,
         }
     }
 }
@@ -271,7 +318,8 @@ impl Runner {
 
     /// The same, unless the sandbox has something to say before: then it failed.
     fn hear_beside<T: DeserializeOwned>(&mut self, near: &OwnedFd) -> Result<Option<T>, Failed> {
-        if self.lines.buffer().is_empty() && is_ready(near, Some(self.socket())) {
+        if self.lines.buffer().is_empty() && ready(near, Some(self.socket()), None) == Ready::Ended
+        {
             started(near)?;
         }
         Ok(self.hear())

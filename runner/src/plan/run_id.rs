@@ -26,8 +26,10 @@ impl RunId {
     }
 
     fn at(begun: Timestamp, chance: Uuid) -> Self {
-        let [.., a, b, c] = chance.into_bytes();
-        Self(format!("{}-{a:02x}{b:02x}{c:02x}", begun.strftime("%Y%m%d-%H%M%S")))
+        // The part of the second comes first, so that runs sort by when they began.
+        let fraction = u64::from(begun.subsec_nanosecond().unsigned_abs()) * 65_536 / 1_000_000_000;
+        let [.., chance] = chance.into_bytes();
+        Self(format!("{}-{fraction:04x}{chance:02x}", begun.strftime("%Y%m%d-%H%M%S")))
     }
 
     /// Reads a name as a person wrote it, or as a label holds it.
@@ -58,7 +60,8 @@ impl RunId {
         &self.0
     }
 
-    /// The part left to chance; names of network devices have no room for more.
+    /// The part that differs within a second; names of network devices have no room
+    /// for more.
     pub fn short(&self) -> &str {
         self.0.rsplit('-').next().unwrap_or_default()
     }
@@ -91,6 +94,17 @@ mod tests {
     fn a_new_run_reads_back_as_itself() {
         let run = RunId::now();
         assert_eq!(RunId::parse(run.as_str()), Ok(run));
+    }
+
+    #[test]
+    fn runs_of_one_second_sort_by_when_they_began() {
+        let at = |moment: &str| RunId::at(moment.parse().unwrap(), Uuid::now_v7());
+        let moments =
+            ["10:00:00.000Z", "10:00:00.001Z", "10:00:00.5Z", "10:00:00.999999Z", "10:00:01Z"];
+        let runs: Vec<RunId> =
+            moments.iter().map(|moment| at(&format!("2026-11-16T{moment}"))).collect();
+        assert!(runs.is_sorted(), "{runs:?}");
+        assert!(runs.iter().all(|run| RunId::parse(run.as_str()).as_ref() == Ok(run)));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use policies::{Cpus, Size, Span, Workspace};
 
-use super::{Plan, name_of};
+use super::{Plan, UserIds, name_of};
 use crate::launch::idmap::Swap;
 use crate::shown::Shown as Harmless;
 
@@ -22,6 +22,10 @@ impl fmt::Display for Shown<'_> {
         line(f, "backend", plan.backend)?;
         line(f, "image", Harmless(&plan.image))?;
         line(f, "user", format_args!("{}:{}", plan.user.uid, plan.user.gid))?;
+        if plan.host_user != plan.user {
+            let UserIds { uid, gid } = plan.host_user;
+            line(f, "", format_args!("{uid}:{gid} to the host, and nobody else's"))?;
+        }
         line(f, "starts in", &plan.directory)?;
         match &workspace.source {
             None => line(f, "workspace", "none")?,
@@ -38,7 +42,7 @@ impl fmt::Display for Shown<'_> {
                     format_args!("{} at {}", Harmless(&source), workspace.target),
                 )?;
                 line(f, "", format_args!("{}: {meaning}", name_of(workspace.mode)))?;
-                if let Some(Swap { disk, shown }) = workspace.swap(plan.user) {
+                if let Some(Swap { disk, shown }) = workspace.swap(plan.host_user) {
                     line(
                         f,
                         "",
@@ -90,6 +94,14 @@ impl fmt::Display for Shown<'_> {
             "policy",
             format_args!("{} ({})", plan.policy.name, plan.policy.sources.join(", ")),
         )?;
+        for secret in &plan.secrets {
+            let from = secret.from.as_deref().unwrap_or("nowhere: nobody says where it is");
+            let to = match secret.hosts.is_empty() {
+                true => String::new(),
+                false => format!(", for {}", secret.hosts.join(", ")),
+            };
+            line(f, "secret", format_args!("{} from {}{to}", secret.name, Harmless(from)))?;
+        }
         line(f, "environment", format_args!("{} variables", plan.environment.len()))?;
         line(f, "evidence", plan.evidence.display())?;
         for note in &plan.notes {

@@ -7,6 +7,7 @@ use expect_test::{Expect, expect, expect_file};
 use policies::{NoFiles, ProcLimits, Source};
 
 use super::*;
+use crate::policy::obey::Approval;
 use crate::request::BackendKind;
 
 const MACHINE: Machine = Machine { processors: 2, open_files: 20_000 };
@@ -14,6 +15,7 @@ const MACHINE: Machine = Machine { processors: 2, open_files: 20_000 };
 pub(crate) fn request() -> Request {
     Request {
         command: vec!["make".into(), "test".into()],
+        caller: Caller { user: "kim".into(), host: "workstation".into() },
         tty: false,
         fail_on_denied: false,
         no_sandbox: false,
@@ -24,11 +26,19 @@ pub(crate) fn request() -> Request {
         workspace: PathBuf::from("/home/kim/widgets"),
         mode: None,
         user: UserIds { uid: 1500, gid: 1500 },
+        own_users: None,
         owner: UserIds { uid: 1500, gid: 1500 },
         defaults: ProcLimits::default(),
         environment: Vec::new(),
+        value_hashes: BTreeMap::new(),
+        show: Vec::new(),
+        pins: Vec::new(),
+        trusted: Vec::new(),
         runs: PathBuf::from("/home/kim/.local/state/sluice/runs"),
         files: BTreeMap::new(),
+        approval: Approval::Named,
+        policies_here: Vec::new(),
+        secrets: Vec::new(),
         tools: Vec::new(),
         notes: Vec::new(),
     }
@@ -42,6 +52,10 @@ fn abilities() -> Abilities {
         cpus: Ability::Enforced,
         memory: Ability::Enforced,
         pids: Ability::Enforced,
+        inotify: Ability::Enforced,
+        pipes: Ability::Enforced,
+        terminals: Ability::Enforced,
+        user: UserOf::Caller,
     }
 }
 

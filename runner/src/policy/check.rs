@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use clap::Args;
-use policies::{Policy, Problem, Problems};
+use policies::{Problem, Problems};
 use serde::Serialize;
 
-use super::{Which, read};
+use super::Which;
+use super::review::{self, Reviewed};
 use crate::console::{Console, Format, Tone};
 use crate::exit::{Exit, Failure};
 use crate::shown::Shown;
@@ -29,12 +30,12 @@ pub(super) fn run(asked: &Check, console: &mut Console) -> Result<Exit, Failure>
     let mut exit = Exit::Success;
     let mut found = Vec::new();
     for path in &asked.which.files {
-        let (remarks, ended) = match read::read(path) {
-            Ok(policy) => {
+        let (remarks, ended) = match review::read(path) {
+            Ok(reviewed) => {
                 if console.format == Format::Table {
-                    show_valid(path, &policy, console)?;
+                    show_valid(path, &reviewed, console)?;
                 }
-                (notes(path, &policy), Exit::Success)
+                (notes(path, &reviewed), Exit::Success)
             }
             Err(Failure::Policy(problems)) => {
                 if console.format == Format::Table {
@@ -86,7 +87,8 @@ impl Remark {
 }
 
 /// What is worth a look and not wrong.
-fn notes(path: &Path, policy: &Policy) -> Vec<Remark> {
+fn notes(path: &Path, reviewed: &Reviewed) -> Vec<Remark> {
+    let policy = &reviewed.policy;
     let remark = |note: &policies::Note| {
         let rule = note.rule.as_deref();
         let at = policy.rules().find(|known| Some(known.id()) == rule).map(|it| it.written_at());
@@ -100,17 +102,33 @@ fn notes(path: &Path, policy: &Policy) -> Vec<Remark> {
             quoted: String::new(),
         }
     };
-    policy.notes.iter().map(remark).collect()
+    let refused = policy.beyond.iter().map(|problem| Remark {
+        kind: "note",
+        message: format!("a run refuses this: {}", problem.message),
+        ..Remark::problem(problem)
+    });
+    let unapproved = reviewed.unapproved.iter().map(|words| Remark {
+        kind: "note",
+        file: name_of(path),
+        line: None,
+        column: None,
+        path: String::new(),
+        message: words.clone(),
+        quoted: String::new(),
+    });
+    policy.notes.iter().map(remark).chain(refused).chain(unapproved).collect()
 }
 
-fn show_valid(path: &Path, policy: &Policy, console: &mut Console) -> Result<(), Failure> {
+fn show_valid(path: &Path, reviewed: &Reviewed, console: &mut Console) -> Result<(), Failure> {
+    let policy = &reviewed.policy;
     let rules = policy.rules().count();
     let plural = if rules == 1 { "" } else { "s" };
     let valid = console.toned(Tone::Good, "valid");
     console.line(format_args!("{}: {valid}, {rules} rule{plural}", name_of(path)))?;
     let note = console.toned(Tone::Warn, "note:");
-    for Remark { file, line, path, message, .. } in notes(path, policy) {
-        let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+    for Remark { file, line, column, path, message, .. } in notes(path, reviewed) {
+        let column = column.map(|column| format!(":{column}")).unwrap_or_default();
+        let line = line.map(|line| format!(":{line}{column}")).unwrap_or_default();
         let rule = if path.is_empty() { String::new() } else { format!("{}: ", Shown(&path)) };
         console.line(format_args!("{file}{line}: {note} {rule}{}", Shown(&message)))?;
     }

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use policies::{Asked, Explanation, HeaderName, Rule, Verdict};
+use policies::{Asked, Decision, Explanation, HeaderName, NotDoneYet, Rule, Verdict};
 use serde::Serialize;
 
-use super::read;
+use super::review;
 use crate::console::{Console, Format, Tone};
 use crate::exit::{Exit, Failure};
 use crate::shown::Shown;
@@ -50,10 +50,12 @@ fn header(written: &str) -> Result<(HeaderName, String), String> {
 }
 
 pub(super) fn run(asked: &Explain, console: &mut Console) -> Result<Exit, Failure> {
-    let policy = read::read(&asked.file)?;
+    let reviewed = review::read(&asked.file)?;
+    reviewed.say_notes(console);
+    let policy = reviewed.policy;
     let mut question = Asked::new(&asked.method, &asked.url)
-        .map_err(Failure::Usage)?
-        .with_headers(asked.header.iter().cloned());
+        .and_then(|question| question.with_headers(asked.header.iter().cloned()))
+        .map_err(Failure::Usage)?;
     question.websocket |= asked.websocket;
     let explanation = policy.explain(&question);
     if console.format == Format::Table {
@@ -61,7 +63,7 @@ pub(super) fn run(asked: &Explain, console: &mut Console) -> Result<Exit, Failur
     } else {
         console.json(&Answer::of(&question, &explanation))?;
     }
-    let allowed = explanation.decision.verdict == Verdict::Allow;
+    let allowed = verdict_of(&explanation.decision) == Verdict::Allow;
     Ok(if asked.exit_code && !allowed { Exit::Denied } else { Exit::Success })
 }
 
@@ -74,6 +76,10 @@ struct Answer {
     code: &'static str,
     rule: Option<Place>,
     because: String,
+    /// Each way in which servers read the path, if there are several.
+    readings: Vec<Reading>,
+    /// Rules that allow it, but lose to the one that decided.
+    overruled: Vec<Place>,
     near_misses: Vec<NearMiss>,
     /// The narrowest entry for `net.allow` that would let it pass.
     would_allow: Option<String>,
@@ -81,10 +87,20 @@ struct Answer {
 }
 
 #[derive(Debug, Serialize)]
+struct Reading {
+    path: String,
+    verdict: &'static str,
+    rule: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
 struct NearMiss {
     #[serde(flatten)]
     rule: Place,
     lacks: &'static str,
+    /// The reading of the path that the rule does not name, though it names the
+    /// path as it is sent.
+    reading: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -109,18 +125,27 @@ impl Place {
 
 impl Answer {
     fn of(asked: &Asked, explanation: &Explanation<'_>) -> Self {
-        let Explanation { decision, because, near_misses, would_allow, but } = explanation;
+        let Explanation { decision, because, readings, overruled, near_misses, would_allow, but } =
+            explanation;
+        let reading = |reading: &policies::JudgedReading<'_>| Reading {
+            path: reading.path.clone(),
+            verdict: reading.decision.verdict.as_str(),
+            rule: reading.decision.rule_id().map(str::to_owned),
+        };
         let near = |miss: &policies::NearMiss<'_>| NearMiss {
             rule: Place::of(miss.rule),
-            lacks: miss.lacks,
+            lacks: miss.lacks.as_str(),
+            reading: miss.reading.clone(),
         };
         Self {
             method: asked.method.as_str(),
             url: asked.url(),
-            verdict: decision.verdict.as_str(),
-            code: decision.code(),
+            verdict: verdict_of(decision).as_str(),
+            code: decision.not_done_yet().map_or_else(|| decision.code(), NotDoneYet::code),
             rule: decision.rule.map(Place::of),
             because: because.clone(),
+            readings: readings.iter().map(reading).collect(),
+            overruled: overruled.iter().map(|rule| Place::of(rule)).collect(),
             near_misses: near_misses.iter().map(near).collect(),
             would_allow: would_allow.clone(),
             but: but.clone(),
@@ -128,9 +153,14 @@ impl Answer {
     }
 }
 
+/// What a gateway does with it.
+fn verdict_of(decision: &Decision<'_>) -> Verdict {
+    if decision.not_done_yet().is_some() { Verdict::Deny } else { decision.verdict }
+}
+
 fn show(asked: &Asked, explained: &Explanation<'_>, console: &mut Console) -> Result<(), Failure> {
     let answer = Answer::of(asked, explained);
-    let tone = match explained.decision.verdict {
+    let tone = match verdict_of(&explained.decision) {
         Verdict::Allow => Tone::Good,
         Verdict::Ask => Tone::Warn,
         Verdict::Deny => Tone::Bad,
@@ -141,12 +171,35 @@ fn show(asked: &Asked, explained: &Explanation<'_>, console: &mut Console) -> Re
         console.line(format_args!("  rule     {} ({}:{})", rule.id, rule.file, rule.line))?;
     }
     console.line(format_args!("  because  {}", Shown(&answer.because)))?;
-    for NearMiss { rule, lacks } in &answer.near_misses {
+    for Reading { path, verdict, rule } in &answer.readings {
+        let by = rule.as_deref().unwrap_or("no rule matches");
+        console.line(format_args!("  read as  {} {verdict}: {by}", Shown(path)))?;
+    }
+    let does = match explained.decision.verdict {
+        Verdict::Allow => "allows",
+        Verdict::Ask => "asks",
+        Verdict::Deny => "denies",
+    };
+    if let Some(decided) = &answer.rule {
+        for rule in &answer.overruled {
+            console.line(format_args!(
+                "  matches  {} ({}:{}), but `{}` {does}: {}",
+                rule.id,
+                rule.file,
+                rule.line,
+                decided.id,
+                Shown(&rule.summary)
+            ))?;
+        }
+    }
+    for NearMiss { rule, lacks, reading } in &answer.near_misses {
+        let reading = reading.as_ref().map(|path| format!(" `{}`", Shown(path)));
         console.line(format_args!(
-            "  near     {} ({}:{}) but for the {lacks}: {}",
+            "  near     {} ({}:{}) but for the {lacks}{}: {}",
             rule.id,
             rule.file,
             rule.line,
+            reading.unwrap_or_default(),
             Shown(&rule.summary)
         ))?;
     }

@@ -1,9 +1,10 @@
 //! Policy files on disk, and the files they extend.
 //!
-//! A file is read once, whole, if it is a regular file of bearable size. It is
-//! known by its canonical path, however it was written: that is how
-//! [`policies::read`] notices circles. People see that path from where they
-//! stand, and harmless for their terminal.
+//! A file is read once, whole, if it is a regular file of bearable size, and is
+//! from then on what it was: a policy is read several times, and what is obeyed is
+//! what was approved. It is known by its canonical path, however it was written:
+//! that is how [`policies::read`] notices circles. People see that path from where
+//! they stand, and harmless for their terminal.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,20 +13,36 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use policies::{At, Problem, Registries, Source, Sources};
+use policies::{At, Policy, Problem, Problems, ProjectBounds, Registries, Source, Sources};
 
+use super::project::ProjectTree;
+use crate::config::Permitted;
 use crate::shown::Shown;
 
 /// The largest file that is read; the language itself refuses less.
 const LARGEST: u64 = 4 * 1024 * 1024;
 
-/// The files of one reading, and the registries of this machine.
+/// The files of one policy, and the registries of this machine.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct Files<'f> {
     here: Option<PathBuf>,
     registries: Registries,
+    whose: Whose<'f>,
     /// The files that were read, by the name people know them by.
     opened: RefCell<BTreeMap<Arc<str>, Opened>>,
+    /// The policy's own file, once it was read.
+    own: Option<Source>,
+}
+
+/// Whose word a policy's files are, and what those of a project may grant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Whose<'f> {
+    pub(super) tree: &'f ProjectTree,
+    pub(super) permitted: &'f Permitted,
+    /// Nobody named the file: it was there.
+    pub(super) is_found: bool,
+    /// Something is to be put under the policy.
+    pub(super) is_obeyed: bool,
 }
 
 /// A file of a policy, as it was when it was read.
@@ -33,6 +50,8 @@ pub(super) struct Files {
 pub struct Opened {
     pub(crate) path: PathBuf,
     pub(crate) text: Arc<str>,
+    /// The project's word, and not a person's own.
+    pub(crate) is_projects: bool,
 }
 
 /// Why a file is no source.
@@ -46,15 +65,44 @@ pub(super) enum Unreadable {
     Unfit(&'static str),
 }
 
-impl Files {
-    pub(super) fn new(registries: Registries) -> Self {
+impl<'f> Files<'f> {
+    pub(super) fn new(whose: Whose<'f>) -> Self {
         let here = std::env::current_dir().and_then(fs::canonicalize).ok();
-        Self { here, registries, opened: RefCell::default() }
+        let (registries, opened) = (Registries::default(), RefCell::default());
+        Self { here, registries, whose, opened, own: None }
     }
 
-    /// Reads one file.
-    pub(super) fn open(&self, path: &Path) -> Result<Source, Unreadable> {
-        let path = path.canonicalize().map_err(Unreadable::Disk)?;
+    /// Reads the policy in the file at `path` and what it extends, for the first
+    /// time.
+    pub(super) fn read(&mut self, path: &Path) -> Result<Result<Policy, Problems>, Unreadable> {
+        let is_projects = self.whose.is_found || self.whose.tree.chooses(path);
+        let own = self.open(path, is_projects)?;
+        let read = policies::read(&own, self);
+        self.own = Some(own);
+        Ok(read)
+    }
+
+    /// Reads the same texts once more, with what was learnt of this machine.
+    pub(super) fn read_with(&mut self, registries: Registries) -> Result<Policy, Problems> {
+        self.registries = registries;
+        match &self.own {
+            Some(own) => policies::read(own, self),
+            None => Err(Problems::default()),
+        }
+    }
+
+    /// Reads one file, which the project has a say in or not.
+    fn open(&self, written: &Path, is_projects: bool) -> Result<Source, Unreadable> {
+        let path = written.canonicalize().map_err(Unreadable::Disk)?;
+        let mut opened = self.opened.borrow_mut();
+        if let Some((name, known)) = opened.iter_mut().find(|(_, known)| known.path == path) {
+            // A person's own file extends it too.
+            known.is_projects &= is_projects;
+            return Ok(Source::new(Arc::clone(name), Arc::clone(&known.text)));
+        }
+        if self.own.is_some() {
+            return Err(Unreadable::Unfit("it was not there a moment ago; try again"));
+        }
         let metadata = path.metadata().map_err(Unreadable::Disk)?;
         // Asked before opening: opening a pipe would wait for its other end.
         if !metadata.is_file() {
@@ -70,12 +118,17 @@ impl Files {
         match String::from_utf8(bytes) {
             Ok(text) => {
                 let text: Arc<str> = text.into();
-                let opened = Opened { path, text: Arc::clone(&text) };
-                self.opened.borrow_mut().insert(Arc::clone(&name), opened);
+                let file = Opened { path, text: Arc::clone(&text), is_projects };
+                opened.insert(Arc::clone(&name), file);
                 Ok(Source::new(name, text))
             }
             Err(err) => Err(Unreadable::NotText(Box::new(not_text(name, err.as_bytes())))),
         }
+    }
+
+    /// The files that were read so far.
+    pub(super) fn opened(&self) -> Vec<Opened> {
+        self.opened.borrow().values().cloned().collect()
     }
 
     /// Every file that was read.
@@ -89,18 +142,21 @@ impl Files {
     }
 }
 
-impl Sources for Files {
+impl Sources for Files<'_> {
     fn load(&self, written: &str, from: &Source) -> Result<Source, String> {
         if Path::new(written).is_absolute() {
             return Err(format!("`{written}` is absolute; write it relative to this file"));
         }
         let opened = self.opened.borrow();
-        let beside = opened.get(&from.name).and_then(|file| file.path.parent());
-        let Some(path) = beside.map(|dir| dir.join(written)) else {
+        let beside = opened.get(&from.name).and_then(|file| Some((file, file.path.parent()?)));
+        let Some((from, path)) = beside.map(|(file, dir)| (file.is_projects, dir.join(written)))
+        else {
             return Err(format!("`{written}` is a file, and a preset cannot extend files"));
         };
         drop(opened);
-        self.open(&path).map_err(|err| match err {
+        // What a project's file extends is what the project chose.
+        let is_projects = from || self.whose.tree.chooses(&path);
+        self.open(&path, is_projects).map_err(|err| match err {
             Unreadable::Disk(err) if err.kind() == io::ErrorKind::NotFound => {
                 format!("there is no file `{written}` beside this one")
             }
@@ -112,6 +168,20 @@ impl Sources for Files {
 
     fn registries(&self) -> Registries {
         self.registries.clone()
+    }
+
+    fn bounds(&self, source: &Source) -> Option<ProjectBounds<'_>> {
+        let opened = self.opened.borrow();
+        let file = opened.get(&source.name).filter(|file| file.is_projects)?;
+        let beside = file.path.parent().unwrap_or(Path::new("/")).to_owned();
+        let Whose { tree, permitted, is_obeyed, .. } = self.whose;
+        let hosts = permitted.secrets.iter().map(|(name, secret)| (name, &*secret.hosts));
+        Some(ProjectBounds {
+            overrides: &permitted.overrides,
+            secrets: hosts.collect(),
+            is_enforced: is_obeyed,
+            mount: Box::new(move |written, mode| tree.may_mount(&beside, written, mode, permitted)),
+        })
     }
 }
 
@@ -132,8 +202,38 @@ fn one_line(problem: &Problem) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
+
+    /// No project, and nothing permitted.
+    pub(in super::super) fn nobodys() -> Whose<'static> {
+        static NONE: LazyLock<(ProjectTree, Permitted)> = LazyLock::new(Default::default);
+        Whose { tree: &NONE.0, permitted: &NONE.1, is_found: false, is_obeyed: true }
+    }
+
+    #[test]
+    fn what_was_read_stays_what_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let (own, base) = (dir.path().join("own.yaml"), dir.path().join("base.yaml"));
+        fs::write(&own, "version: 1\nextends: [./base.yaml]\n").unwrap();
+        fs::write(&base, "version: 1\nnet: {enabled: true, allow: [a.example]}\n").unwrap();
+        let mut files = Files::new(nobodys());
+        assert_eq!(files.read(&own).unwrap().unwrap().rules().count(), 1);
+        for file in [&own, &base] {
+            fs::write(file, "version: 1\nnet: {enabled: true, allow: [b.example, c.example]}\n")
+                .unwrap();
+        }
+        let again = files.read_with(Registries::default()).unwrap();
+        assert_eq!(again.rules().next().unwrap().summary(), "a.example");
+        // Another file in its place is not read.
+        fs::remove_file(&base).unwrap();
+        std::os::unix::fs::symlink("other.yaml", &base).unwrap();
+        fs::write(dir.path().join("other.yaml"), "version: 1\n").unwrap();
+        let problems = files.read_with(Registries::default()).unwrap_err().to_string();
+        assert!(problems.contains("a moment ago"), "{problems}");
+    }
 
     #[test]
     fn one_file_has_one_name_however_it_is_written() {
@@ -142,9 +242,9 @@ mod tests {
         fs::write(&file, "version: 1\n").unwrap();
         fs::create_dir(dir.path().join("sub")).unwrap();
         std::os::unix::fs::symlink(&file, dir.path().join("link.yaml")).unwrap();
-        let files = Files::new(Registries::default());
+        let files = Files::new(nobodys());
         let names = ["a.yaml", "sub/../a.yaml", "./a.yaml", "link.yaml"]
-            .map(|written| files.open(&dir.path().join(written)).unwrap().name);
+            .map(|written| files.open(&dir.path().join(written), false).unwrap().name);
         assert!(names.iter().all(|name| *name == names[0]), "{names:?}");
     }
 
@@ -154,8 +254,8 @@ mod tests {
         fs::create_dir(dir.path().join("team")).unwrap();
         fs::write(dir.path().join("team/own.yaml"), "version: 1\n").unwrap();
         fs::write(dir.path().join("team/base.yaml"), "version: 1\nname: base\n").unwrap();
-        let files = Files::new(Registries::default());
-        let own = files.open(&dir.path().join("team/own.yaml")).unwrap();
+        let files = Files::new(nobodys());
+        let own = files.open(&dir.path().join("team/own.yaml"), false).unwrap();
         assert!(files.load("./base.yaml", &own).unwrap().text.contains("base"));
         assert_eq!(
             files.load("./other.yaml", &own).unwrap_err(),
@@ -168,10 +268,10 @@ mod tests {
 
     #[test]
     fn what_is_no_regular_file_is_not_waited_for() {
-        let files = Files::new(Registries::default());
+        let files = Files::new(nobodys());
         let dir = tempfile::tempdir().unwrap();
-        assert!(matches!(files.open(dir.path()), Err(Unreadable::Unfit(_))));
-        assert!(matches!(files.open(Path::new("/dev/zero")), Err(Unreadable::Unfit(_))));
+        assert!(matches!(files.open(dir.path(), false), Err(Unreadable::Unfit(_))));
+        assert!(matches!(files.open(Path::new("/dev/zero"), false), Err(Unreadable::Unfit(_))));
     }
 
     #[test]

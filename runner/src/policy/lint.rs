@@ -1,10 +1,10 @@
 //! `sluice policy lint`: what is valid and still probably not meant.
 
 use clap::Args;
-use policies::{Finding, presets};
+use policies::{Finding, Problem, presets};
 use serde::Serialize;
 
-use super::{Which, read};
+use super::{Which, review};
 use crate::console::{Console, Format, Tone};
 use crate::exit::{Exit, Failure};
 use crate::shown::Shown;
@@ -15,9 +15,10 @@ use crate::shown::Shown;
     long_about = "Point out rules that are valid and still probably not meant.
 
 Among them: rules that no request can reach, wildcards over names that anybody can
-register, wildcards whose TLS is not opened, write methods on a bare wildcard, and
-secrets that no rule can send. What stands in a preset is not yours to change and is
-left out, unless you ask with --presets.",
+register, wildcards whose TLS is not opened, write methods on a bare wildcard,
+secrets that no rule can send, and what only your own configuration can grant to a
+project's policy. What stands in a preset is not yours to change and is
+left out, unless it is not in force yet or you ask with --presets.",
     after_help = "Exit codes: 0 nothing found, 1 something found or unreadable, 2 not valid."
 )]
 pub(super) struct Lint {
@@ -43,8 +44,19 @@ struct Smell {
 pub(super) fn run(asked: &Lint, console: &mut Console) -> Result<Exit, Failure> {
     let mut smells = Vec::new();
     for path in &asked.which.files {
-        let policy = read::read(path)?;
-        let own = |finding: &Finding| asked.presets || presets::find(&finding.source).is_none();
+        let reviewed = review::read(path)?;
+        if let Some(unapproved) = &reviewed.unapproved {
+            let word = console.toned_aside(Tone::Warn, "note:");
+            console.say(format_args!("{word} {}", Shown(unapproved)));
+        }
+        let policy = reviewed.policy;
+        smells.extend(policy.beyond.iter().map(project_grant));
+        let own = |finding: &Finding| {
+            // That a preset does not work is its user's business all the same.
+            asked.presets
+                || finding.code == "not-in-force"
+                || presets::find(&finding.source).is_none()
+        };
         for finding in policy.lint().into_iter().filter(own) {
             let Finding { code, rule, message, instead, line, source } = finding;
             let line = (line > 0).then_some(line);
@@ -67,6 +79,18 @@ pub(super) fn run(asked: &Lint, console: &mut Console) -> Result<Exit, Failure> 
         console.json_list(&smells)?;
     }
     Ok(if smells.is_empty() { Exit::Success } else { Exit::Failed })
+}
+
+/// What a project's policy asks for and cannot grant.
+fn project_grant(problem: &Problem) -> Smell {
+    Smell {
+        code: "project-grant",
+        file: problem.source.to_string(),
+        line: problem.at.map(|at| at.line),
+        rule: Some(problem.path.clone()),
+        message: "a run refuses a project's policy that asks for this".to_owned(),
+        instead: problem.message.clone(),
+    }
 }
 
 fn show(smell: &Smell, console: &mut Console) -> Result<(), Failure> {

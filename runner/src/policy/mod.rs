@@ -1,18 +1,26 @@
 //! `sluice policy`: write, check and question policies.
 //!
 //! One file per verb. [`read`] is the way from a file name to a policy, and
-//! [`files`] and [`registries`] are what it may look at on this machine.
+//! [`files`] and [`registries`] are what it may look at on this machine. [`obey`]
+//! is the only way to one that a sandbox is put under: [`project`] says whose word
+//! a file is, and [`approvals`] what a person has approved.
 
+mod approvals;
 mod check;
 mod explain;
 pub(crate) mod files;
+mod grants;
 mod init;
 mod lint;
+pub(crate) mod obey;
 mod presets;
+pub(crate) mod project;
 pub(crate) mod read;
 pub(crate) mod registries;
+mod review;
 mod schema;
 mod test;
+mod trust;
 
 use std::path::PathBuf;
 
@@ -40,6 +48,8 @@ enum Verb {
     Presets(presets::Presets),
     Schema(schema::Schema),
     Test(test::Test),
+    Trust(trust::Trust),
+    Untrust(trust::Untrust),
 }
 
 /// Carries out one verb.
@@ -52,6 +62,8 @@ pub fn run(asked: &Policy, console: &mut Console) -> Result<Exit, Failure> {
         Verb::Presets(asked) => presets::run(asked, console),
         Verb::Schema(asked) => schema::run(asked, console),
         Verb::Test(asked) => test::run(asked, console),
+        Verb::Trust(asked) => trust::run(asked, console),
+        Verb::Untrust(asked) => trust::forget(asked, console),
     }
 }
 

@@ -10,25 +10,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use policies::{Policy, Problems, Registries};
+use policies::{Policy, Problems};
 
 use super::FILE;
-use super::files::{Files, Opened, Unreadable};
+use super::files::{Files, Opened, Unreadable, Whose};
+use super::project::repository_around;
 use super::registries::{Machine, Managers, npm, pip};
 use crate::exit::Failure;
 use crate::place;
 
-/// Reads the policy at `path` and what it extends, on this machine.
-pub(super) fn read(path: &Path) -> Result<Policy, Failure> {
-    let machine = Machine::this(&place::environment, projects(path));
-    read_on(path, &machine, None).map(|read| read.policy)
-}
-
-/// The same for a run, which also needs to know where files of packages are,
-/// and what its package managers are to be told.
-pub(crate) fn read_for_run(path: &Path) -> Result<ReadForRun, Failure> {
-    let machine = Machine::this(&place::environment, projects(path));
-    read_on(path, &machine, Some(place::cache(&place::environment)))
+/// A policy whose own texts were read, and nothing else yet.
+#[derive(Debug)]
+pub(super) struct FirstRead<'f> {
+    pub(super) files: Files<'f>,
+    policy: Result<Policy, Problems>,
 }
 
 /// Files as they were when they were read.
@@ -43,54 +38,79 @@ pub(crate) struct ReadForRun {
     pub(crate) managers: Managers,
 }
 
-/// Looks further than this machine only with `outside`, which says where
-/// answers are kept.
-fn read_on(
-    path: &Path,
-    machine: &Machine<'_>,
-    outside: Option<Option<PathBuf>>,
-) -> Result<ReadForRun, Failure> {
-    let (first, files) = read_with(path, Registries::default())?;
-    let mut managers = Managers::default();
-    if misses_registry(&first, "pip") {
-        managers.add_pip(pip::registries(machine));
-    }
-    if misses_registry(&first, "npm") {
-        managers.add_npm(npm::registries(machine));
-    }
-    if managers.registries.is_empty() {
-        return Ok(ReadForRun { policy: first?, files, managers });
-    }
-    let (second, files) = read_with(path, managers.registries.clone())?;
-    let second = second?;
-    let Some(cache) = outside else {
-        return Ok(ReadForRun { policy: second, files, managers });
-    };
-    if !managers.find_files(second.python_packages().next(), machine, cache.as_deref()) {
-        return Ok(ReadForRun { policy: second, files, managers });
-    }
-    let (third, files) = read_with(path, managers.registries.clone())?;
-    Ok(ReadForRun { policy: third?, files, managers })
+/// How far is looked for what a policy leaves to the package managers.
+#[derive(Clone, Debug)]
+pub(super) enum Look {
+    /// What this machine says.
+    Here,
+    /// Also what their registries say, which is kept there.
+    Outside(Option<PathBuf>),
 }
 
-/// The outer failure is the disk's, the inner one the policy's.
-fn read_with(
-    path: &Path,
-    known: Registries,
-) -> Result<(Result<Policy, Problems>, FilesRead), Failure> {
-    let files = Files::new(known);
-    match files.open(path) {
-        Ok(source) => {
-            let policy = policies::read(&source, &files);
-            Ok((policy, files.into_opened()))
+impl<'f> FirstRead<'f> {
+    /// Reads the policy at `path` and what it extends.
+    pub(super) fn of(path: &Path, whose: Whose<'f>) -> Result<Self, Failure> {
+        let mut files = Files::new(whose);
+        match files.read(path) {
+            Ok(policy) => Ok(Self { files, policy }),
+            Err(Unreadable::NotText(problem)) => Err(Problems::from(*problem).into()),
+            Err(Unreadable::Unfit(why)) => {
+                Err(anyhow!("cannot read {}: {why}", path.display()).into())
+            }
+            Err(Unreadable::Disk(err)) if is_not_written_yet(path, &err) => {
+                Err(anyhow!("there is no {FILE} here; `sluice policy init` writes one").into())
+            }
+            Err(Unreadable::Disk(err)) => {
+                Err(anyhow!(err).context(format!("cannot read {}", path.display())).into())
+            }
         }
-        Err(Unreadable::NotText(problem)) => Ok((Err((*problem).into()), FilesRead::new())),
-        Err(Unreadable::Unfit(why)) => Err(anyhow!("cannot read {}: {why}", path.display()).into()),
-        Err(Unreadable::Disk(err)) if is_not_written_yet(path, &err) => {
-            Err(anyhow!("there is no {FILE} here; `sluice policy init` writes one").into())
+    }
+
+    /// The policy as far as its own texts say it: nothing where a rule needs this
+    /// machine's registries to mean anything. Its problems, if it has others.
+    pub(super) fn policy(&self) -> Result<Option<&Policy>, Problems> {
+        match &self.policy {
+            Ok(policy) => Ok(Some(policy)),
+            Err(_) if self.misses("pip") || self.misses("npm") => Ok(None),
+            Err(problems) => Err(problems.clone()),
         }
-        Err(Unreadable::Disk(err)) => {
-            Err(anyhow!(err).context(format!("cannot read {}", path.display())).into())
+    }
+
+    pub(super) fn into_policy(self) -> Option<Policy> {
+        self.policy.ok()
+    }
+
+    /// Looks up what the policy leaves to this machine's package managers.
+    pub(super) fn complete(self, path: &Path, look: Look) -> Result<ReadForRun, Failure> {
+        self.complete_on(&Machine::this(&place::environment, projects(path)), look)
+    }
+
+    fn complete_on(self, machine: &Machine<'_>, look: Look) -> Result<ReadForRun, Failure> {
+        let mut managers = Managers::default();
+        if self.misses("pip") {
+            managers.add_pip(pip::registries(machine));
+        }
+        if self.misses("npm") {
+            managers.add_npm(npm::registries(machine));
+        }
+        let Self { mut files, mut policy } = self;
+        if !managers.registries.is_empty() {
+            policy = files.read_with(managers.registries.clone());
+            if let (Ok(read), Look::Outside(cache)) = (&policy, look)
+                && managers.find_files(read.python_packages().next(), machine, cache.as_deref())
+            {
+                policy = files.read_with(managers.registries.clone());
+            }
+        }
+        Ok(ReadForRun { policy: policy?, files: files.into_opened(), managers })
+    }
+
+    /// Whether a rule of the policy goes without a registry that `manager` may know.
+    fn misses(&self, manager: &str) -> bool {
+        let wanted = format!("{manager} names no registry");
+        match &self.policy {
+            Ok(policy) => policy.notes.iter().any(|note| note.message.starts_with(&wanted)),
+            Err(problems) => problems.iter().any(|problem| problem.message.starts_with(&wanted)),
         }
     }
 }
@@ -99,27 +119,12 @@ fn is_not_written_yet(path: &Path, err: &io::Error) -> bool {
     err.kind() == io::ErrorKind::NotFound && path == Path::new(FILE)
 }
 
-/// Whether a rule of the policy goes without a registry that `manager` may know.
-fn misses_registry(first: &Result<Policy, Problems>, manager: &str) -> bool {
-    let wanted = format!("{manager} names no registry");
-    match first {
-        Ok(policy) => policy.notes.iter().any(|note| note.message.starts_with(&wanted)),
-        Err(problems) => problems.iter().any(|problem| problem.message.starts_with(&wanted)),
-    }
-}
-
 /// The trees that agents may have written: the one we stand in and the one the
 /// policy is about.
 fn projects(policy: &Path) -> Vec<PathBuf> {
     let here = std::env::current_dir().ok();
     let around = policy.canonicalize().ok().and_then(|path| path.parent().map(Path::to_owned));
-    [here, around].into_iter().flatten().map(|dir| project_of(&dir)).collect()
-}
-
-/// The repository around `dir`, else `dir` itself.
-fn project_of(dir: &Path) -> PathBuf {
-    let repository = dir.ancestors().find(|dir| dir.join(".git").symlink_metadata().is_ok());
-    repository.unwrap_or(dir).to_owned()
+    [here, around].into_iter().flatten().map(|dir| repository_around(&dir).unwrap_or(dir)).collect()
 }
 
 #[cfg(test)]
@@ -129,6 +134,7 @@ mod tests {
 
     use policies::Asked;
 
+    use super::super::files::tests::nobodys;
     use super::super::registries::Tools;
     use super::*;
 
@@ -154,7 +160,8 @@ mod tests {
             projects: Vec::new(),
             tools: Box::new(&tools),
         };
-        let policy = read_on(&file, &machine, None).unwrap().policy;
+        let first = FirstRead::of(&file, nobodys()).unwrap();
+        let policy = first.complete_on(&machine, Look::Here).unwrap().policy;
         let decision = policy.decide(&Asked::new("GET", url).unwrap().question()).to_string();
         (decision, tools.0.get())
     }

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 
-use super::{Which, read};
+use super::{Which, review};
 use crate::console::{Console, Format, Tone};
 use crate::exit::{Exit, Failure};
 use crate::shown::Shown;
@@ -36,7 +36,9 @@ struct Ran {
 pub(super) fn run(asked: &Test, console: &mut Console) -> Result<Exit, Failure> {
     let mut all = Vec::new();
     for path in &asked.which.files {
-        let policy = read::read(path)?;
+        let reviewed = review::read(path)?;
+        reviewed.say_notes(console);
+        let policy = reviewed.policy;
         let file = policy.sources.first().map(|name| name.to_string()).unwrap_or_default();
         for result in policy.run_tests() {
             all.push(Ran {

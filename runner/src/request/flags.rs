@@ -1,18 +1,27 @@
 //! `sluice run`'s flags, and what they mean together with the configuration.
 
-use std::io::IsTerminal as _;
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal as _};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow};
 use clap::Args;
-use policies::{Cpus, HostName, HostPattern, ProcLimits, RunOverrides, Size, Span, Workspace};
+use policies::{
+    Cpus, FileGlob, HostName, HostPattern, ProcLimits, RunOverrides, Size, Span, Workspace,
+};
 
 use super::policy::{UnderPolicy, from_file, from_flags};
-use super::{BackendKind, Request, Understood};
-use crate::config::Config;
+use super::{BackendKind, Request, Understood, directory_of};
+use super::{ours, pins, secrets};
+use crate::config::{self, Config};
+use crate::console::Console;
+use crate::credentials;
+use crate::evidence::ValueKey;
 use crate::exit::Failure;
 use crate::place::{self, Variable};
+use crate::plan::{Caller, name_of};
+use crate::policy::obey::{Approval, Chosen, ChosenBy};
+use crate::policy::project::ProjectTree;
 use crate::run::phases::Phases;
 use crate::settings::Upstream;
 use crate::workspace::owners::{Owners, owners};
@@ -20,8 +29,8 @@ use crate::workspace::owners::{Owners, owners};
 /// Run a command in a sandbox. Its exit code is the command's.
 #[derive(Clone, Debug, Args)]
 pub struct RunFlags {
-    /// The policy [default: the configuration's, else sandbox.policy.yaml here,
-    /// else no network].
+    /// The policy [default: the configuration's, else sandbox.policy.yaml here once
+    /// `sluice policy trust` approved it, else no network].
     #[arg(long, value_name = "FILE", env = "SLUICE_POLICY", hide_env_values = true)]
     policy: Option<PathBuf>,
 
@@ -66,6 +75,17 @@ pub struct RunFlags {
     )]
     mode: Option<String>,
 
+    /// A file that is shown although such files hold credentials and are hidden.
+    #[arg(
+        long = "show",
+        value_name = "PATH",
+        value_parser = FileGlob::parse,
+        env = "SLUICE_SHOW",
+        value_delimiter = ',',
+        hide_env_values = true
+    )]
+    show: Vec<FileGlob>,
+
     /// Wall clock, such as 30m.
     #[arg(long, value_parser = Span::parse, env = "SLUICE_TIMEOUT", hide_env_values = true)]
     timeout: Option<Span>,
@@ -102,12 +122,12 @@ pub struct RunFlags {
     output_limit: Option<Size>,
 
     /// A variable for the command: NAME=VALUE, or NAME to pass ours on.
+    /// SLUICE_ENV has one a line.
     #[arg(
         short = 'e',
         long = "env",
         value_name = "NAME[=VALUE]",
         env = "SLUICE_ENV",
-        value_delimiter = ',',
         hide_env_values = true
     )]
     env: Vec<String>,
@@ -139,29 +159,49 @@ pub struct RunFlags {
     #[arg(long, env = "SLUICE_NO_SANDBOX", hide_env_values = true)]
     no_sandbox: bool,
 
+    /// Say nothing at the end unless something went wrong.
+    #[arg(short, long, env = "SLUICE_QUIET", hide_env_values = true)]
+    pub quiet: bool,
+
     /// Print what would be done, and do nothing.
     #[arg(long, env = "SLUICE_DRY_RUN", hide_env_values = true)]
     pub dry_run: bool,
 
+    /// A line for the shell, instead of a command: -c 'make && make test'.
+    #[arg(
+        short = 'c',
+        long,
+        value_name = "LINE",
+        conflicts_with = "command",
+        env = "SLUICE_SHELL_LINE",
+        hide_env_values = true
+    )]
+    shell: Option<String>,
+
+    /// What stands before `--` and is no flag: a mistake that is explained.
+    #[arg(hide = true, value_name = "STRAY")]
+    stray: Vec<String>,
+
     /// The command and its arguments, after `--`.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
 impl RunFlags {
-    /// What is meant, with the configuration and the policy read.
+    /// What is meant, with the configuration and the policy read. Where nobody has
+    /// approved the policy yet, a person at the terminal is asked.
     pub fn understand(
         &self,
         config: &Config,
         variable: Variable<'_>,
+        console: &mut Console,
     ) -> Result<Understood, Failure> {
         let phases = Phases::default();
+        let command = self.command()?;
         let state = place::state(variable).ok_or_else(|| {
             Failure::Usage("neither XDG_STATE_HOME nor HOME says where evidence is kept".into())
         })?;
-        let workspace = self.workspace.canonicalize().with_context(|| {
-            format!("there is no directory {} to work in", self.workspace.display())
-        })?;
+        let workspace = project(&self.workspace, self.mode.as_deref(), variable)?;
         let wanted = RunOverrides {
             allow: self.allow.clone(),
             proc: ProcLimits {
@@ -176,20 +216,46 @@ impl RunFlags {
             no_sandbox: self.no_sandbox || config.no_sandbox,
         };
         let mut notes = Vec::new();
-        let here = Path::new(crate::policy::FILE);
-        let file = self.policy.clone().or_else(|| config.policy.clone());
-        let file = file.or_else(|| here.exists().then(|| here.to_owned()));
-        let UnderPolicy { policy, files, texts, managers } = match &file {
-            Some(file) => from_file(file, &wanted)?,
+        let tree = ProjectTree::around(&workspace, place::absolute(variable, "HOME"));
+        let UnderPolicy { policy, approval, files, for_gateway, managers } = match self
+            .choose(config)
+        {
+            Some((file, by)) => {
+                let (permitted, dry_run) = (&config.permitted, self.dry_run);
+                let chosen = Chosen { file, by, tree: &tree, permitted, state: &state, dry_run };
+                from_file(chosen, &wanted, console)?
+            }
             None => {
                 notes.push(without_policy(&wanted));
                 from_flags(&wanted)?
             }
         };
+        if approval == Approval::None {
+            notes.push(
+                "the policy is not approved: a run would refuse it until `sluice policy trust`"
+                    .to_owned(),
+            );
+        }
         notes.extend(managers.notes);
-        let is_shown =
-            self.mode.as_deref() != Some("none") && policy.fs.workspace != Workspace::None;
-        let Owners { user, disk: owner, strangers } = owners(&workspace, is_shown, variable);
+        let mode = self.mode.as_deref().and_then(mode);
+        if let Some(asked) = mode.filter(|asked| *asked > policy.fs.workspace) {
+            let permitted = name_of(policy.fs.workspace);
+            let asked = name_of(asked);
+            return Err(Failure::Usage(format!(
+                "`--mode {asked}` is more than the policy permits, which is `{permitted}`; it \
+                 would need `fs: {{workspace: {asked}}}`"
+            )));
+        }
+        let (secrets, about) = secrets::settle(&policy, &files, &config.permitted.secrets);
+        notes.extend(about);
+        let in_force = mode.unwrap_or(policy.fs.workspace);
+        let beside = |name: &str| directory_of(&files, name).unwrap_or_else(|| workspace.clone());
+        let configuration = config::path(variable);
+        let ours: Vec<&Path> = configuration.as_deref().into_iter().chain([&*state]).collect();
+        ours::cannot_be_written(&ours, &workspace, in_force, &policy, beside)?;
+        let is_shown = in_force != Workspace::None;
+        let Owners { user, disk: owner, own_users, strangers } =
+            owners(&workspace, is_shown, variable);
         if let Some(why) = strangers {
             notes.push(format!(
                 "the project belongs to root, and nothing in a sandbox is root: user {} can \
@@ -198,8 +264,28 @@ impl RunFlags {
                 user.uid
             ));
         }
+        let environment = environment(&self.env, variable)?;
+        notes.extend(credentials::warnings(&environment, &command));
+        let given = environment.iter().chain(&managers.environment);
+        let value_hashes = hashes(&state, given).unwrap_or_else(|err| {
+            let key = place::value_key(&state);
+            notes.push(format!("variables are recorded by name alone: {}: {err}", key.display()));
+            BTreeMap::new()
+        });
+        let mut roots = self.trust.clone();
+        roots.extend(managers.authorities);
+        let pins = pins::check(&self.pins, &config.upstreams, &policy)?;
+        let trusted = pins::trusted(&roots)?;
+        notes.extend(pins::notes(&pins, &trusted));
+        let mut show = policy.fs.show.clone();
+        show.extend(self.show.iter().cloned());
         let request = Request {
-            command: self.command.clone(),
+            caller: Caller::this(variable),
+            value_hashes,
+            show,
+            pins,
+            trusted,
+            command,
             tty: std::io::stdin().is_terminal() && std::io::stdout().is_terminal(),
             fail_on_denied: self.fail_on_denied,
             no_sandbox: wanted.no_sandbox,
@@ -208,21 +294,108 @@ impl RunFlags {
             backend: self.backend.or(config.backend).unwrap_or_default(),
             image: self.image.clone().or_else(|| config.image.clone()),
             user,
+            own_users,
             owner,
+            policies_here: ours::policies_in(&workspace),
             workspace,
-            mode: self.mode.as_deref().and_then(mode),
+            mode,
+            approval,
+            secrets,
             defaults: config.limits.clone(),
-            environment: environment(&self.env, variable)?,
+            environment,
             tools: managers.environment,
             runs: place::runs(&state),
             files,
             notes,
         };
-        let mut roots = self.trust.clone();
-        roots.extend(managers.authorities);
         let upstream = Upstream { pins: self.pins.clone(), roots, registries: managers.registries };
-        Ok(Understood { request, policy, gateway_policy: texts, upstream, phases, state })
+        Ok(Understood { request, policy, for_gateway, upstream, phases, state })
     }
+}
+
+impl RunFlags {
+    /// Whether there is something to run, also if it is written wrongly.
+    pub(crate) fn names_a_command(&self) -> bool {
+        !(self.command.is_empty() && self.stray.is_empty()) || self.shell.is_some()
+    }
+
+    /// The command and its arguments; empty if none was named.
+    fn command(&self) -> Result<Vec<String>, Failure> {
+        if let Some(first) = self.stray.first() {
+            let words = self.stray.iter().chain(&self.command);
+            let words: Vec<&str> = words.map(String::as_str).collect();
+            let is_line = first.contains(|c: char| c.is_whitespace() || ";&|<>$`".contains(c));
+            let meant = match is_line {
+                true => format!("-c {}", quoted(first)),
+                false => format!(
+                    "-- {}",
+                    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+                ),
+            };
+            return Err(Failure::Usage(format!(
+                "`{first}` is no flag, and a command stands after `--`; write: sluice run {meant}"
+            )));
+        }
+        Ok(match &self.shell {
+            Some(line) => ["sh", "-c", line].map(str::to_owned).to_vec(),
+            None => self.command.clone(),
+        })
+    }
+
+    /// The policy's file, and who chose it.
+    fn choose<'f>(&'f self, config: &'f Config) -> Option<(&'f Path, ChosenBy)> {
+        let named = self.policy.as_deref().map(|file| (file, ChosenBy::Person));
+        let configured = config.policy.as_deref().map(|file| (file, ChosenBy::Configuration));
+        let here = Path::new(crate::policy::FILE);
+        named.or(configured).or_else(|| here.exists().then_some((here, ChosenBy::Found)))
+    }
+}
+
+/// As a shell reads it back.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// The directory that appears in the sandbox. Everything in it can be read there,
+/// so it is not a whole machine and not a person's whole home.
+fn project(written: &Path, mode: Option<&str>, variable: Variable<'_>) -> Result<PathBuf, Failure> {
+    let shown = written.display();
+    let path = written.canonicalize().map_err(|err| {
+        Failure::Usage(format!("there is no directory {shown} to work in: {err}"))
+    })?;
+    if !path.is_dir() {
+        return Err(Failure::Usage(format!("{shown} is not a directory; -w takes the project's")));
+    }
+    let home = text(variable, "HOME").and_then(|home| Path::new(&home).canonicalize().ok());
+    let what = match &home {
+        _ if mode == Some("none") => return Ok(path),
+        _ if path.parent().is_none() => "the whole file system",
+        Some(home) if path == *home => "your whole home directory, keys and all",
+        Some(home) if home.starts_with(&path) => "every home directory on this machine",
+        Some(_) | None => return Ok(path),
+    };
+    Err(Failure::Usage(format!(
+        "{} would be the project, which is {what}; go to a project's directory, name one with \
+         `-w DIR`, or run without one with `--mode none`",
+        path.display()
+    )))
+}
+
+/// What is recorded of values that a person gave. The key is made for the first.
+fn hashes<'v>(
+    state: &Path,
+    given: impl Iterator<Item = &'v (String, String)>,
+) -> io::Result<BTreeMap<String, String>> {
+    let mut given = given.peekable();
+    if given.peek().is_none() {
+        return Ok(BTreeMap::new());
+    }
+    let key = ValueKey::load_or_create(&place::value_key(state))?;
+    Ok(given.map(|(name, value)| (name.clone(), key.hash(name, value))).collect())
 }
 
 /// The image that `sluice image build` makes.
@@ -238,14 +411,11 @@ fn without_policy(wanted: &RunOverrides) -> String {
 }
 
 fn mode(written: &str) -> Option<Workspace> {
-    Some(match written {
-        "direct" => Workspace::Direct,
-        "none" => Workspace::None,
-        "overlay" => Workspace::Overlay,
-        "readonly" => Workspace::Readonly,
-        _ => return None,
-    })
+    MODES.into_iter().find(|mode| name_of(*mode) == written)
 }
+
+const MODES: [Workspace; 4] =
+    [Workspace::Direct, Workspace::None, Workspace::Overlay, Workspace::Readonly];
 
 /// Both sides are written into a file, so neither may be more than it seems.
 fn pin(written: &str) -> Result<(String, String), String> {
@@ -263,22 +433,35 @@ pub(crate) fn environment(
     variable: Variable<'_>,
 ) -> Result<Vec<(String, String)>, Failure> {
     let mut set: Vec<(String, String)> = Vec::new();
-    for entry in written {
+    // The variable that stands for the flag has one a line; a flag's value may have lines.
+    let twin = text(variable, "SLUICE_ENV").filter(|twin| written == [twin.as_str()]);
+    let lines: Vec<String> = match &twin {
+        Some(twin) => twin.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect(),
+        None => written.to_vec(),
+    };
+    for entry in &lines {
         let (name, value) = match entry.split_once('=') {
             Some((name, value)) => (name, value.to_owned()),
             None => {
-                let ours = text(variable, entry)
-                    .ok_or_else(|| anyhow!("`{entry}` is not set here; write {entry}=VALUE"))?;
+                let ours = text(variable, entry).ok_or_else(|| {
+                    Failure::Usage(format!("`{entry}` is not set here; write {entry}=VALUE"))
+                })?;
                 (entry.as_str(), ours)
             }
         };
-        if name.is_empty() || name.contains(char::is_control) || value.contains('\0') {
-            return Err(Failure::Usage(format!("`{entry}` is not NAME=VALUE")));
+        if !is_variable_name(name) || value.contains('\0') {
+            let why = "a name has letters, digits, `_`, `.` and `-`, and begins with none of the last three but `_`";
+            return Err(Failure::Usage(format!("`{entry}` is not NAME=VALUE: {why}")));
         }
         set.retain(|(known, _)| known != name);
         set.push((name.to_owned(), value));
     }
     Ok(set)
+}
+
+fn is_variable_name(name: &str) -> bool {
+    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    begins && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
 }
 
 fn text(variable: Variable<'_>, name: &str) -> Option<String> {

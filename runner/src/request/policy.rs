@@ -1,43 +1,64 @@
 //! The policy a run is under, and its text as the gateway will read it.
 //!
-//! The gateway reads the same files that were read here, byte for byte, in the
-//! same places relative to each other, so that both mean the same. What a run
-//! adds is a policy of its own that extends them.
+//! The gateway reads the same files that were read here, byte for byte, under the
+//! same names, so that both mean the same. What a run adds stands in the gateway's
+//! settings, and the policy is asked there once more whether it permits that.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::anyhow;
 use policies::{Beyond, HostPattern, NoFiles, Policy, RunOverrides, Source};
 
+use crate::console::Console;
 use crate::exit::Failure;
 use crate::policy::files::Opened;
-use crate::policy::read::{self, ReadForRun};
+use crate::policy::obey::{Approval, Chosen, obey};
+use crate::policy::read::ReadForRun;
 use crate::policy::registries::Managers;
+use crate::settings::GatewayPolicy;
 
 /// A policy, and how to write it down for somebody else.
 #[derive(Debug)]
 pub(super) struct UnderPolicy {
     pub(super) policy: Policy,
+    pub(super) approval: Approval,
     pub(super) files: BTreeMap<Arc<str>, Opened>,
-    /// Where each text goes, the first one first.
-    pub(super) texts: Vec<(PathBuf, Arc<str>)>,
+    pub(super) for_gateway: GatewayPolicy,
     pub(super) managers: Managers,
 }
 
-/// The policy in the file at `path`, and what this run wants beyond it.
-pub(super) fn from_file(path: &Path, wanted: &RunOverrides) -> Result<UnderPolicy, Failure> {
-    let ReadForRun { policy, files, managers } = read::read_for_run(path)?;
+/// The policy that was chosen, if it may be obeyed, and what this run wants beyond
+/// it.
+pub(super) fn from_file(
+    chosen: Chosen<'_>,
+    wanted: &RunOverrides,
+    console: &mut Console,
+) -> Result<UnderPolicy, Failure> {
+    let obeyed = obey(chosen, console).map_err(|failure| match failure {
+        // To `run`, 1 is what a command may end with.
+        Failure::Failed(_) => Failure::Usage(failure.in_one_line()),
+        Failure::OutputClosed | Failure::Policy(_) | Failure::Usage(_) => failure,
+    });
+    let (ReadForRun { policy, files, managers }, approval) = obeyed?;
     let policy = policy.for_run(wanted).map_err(|beyond| {
         let beyond: Vec<_> = beyond.iter().map(ToString::to_string).collect();
         Failure::Usage(format!("the policy does not permit this: {}", beyond.join("; ")))
     })?;
-    let own = path.canonicalize().map_err(|err| anyhow!(err))?;
-    let mut texts = vec![(PathBuf::from(FIRST), extending(&kept_at(&own), wanted).into())];
-    texts.extend(files.values().map(|file| (kept_at(&file.path), Arc::clone(&file.text))));
-    Ok(UnderPolicy { policy, files, texts, managers })
+    let path = own_file(&policy, &files)?;
+    let mut texts: Vec<_> =
+        files.values().map(|file| (file.path.clone(), Arc::clone(&file.text))).collect();
+    // The policy's own file first.
+    texts.sort_by_key(|(other, _)| *other != path);
+    let for_gateway = GatewayPolicy { path, texts, allow: wanted.allow.clone() };
+    Ok(UnderPolicy { policy, approval, files, for_gateway, managers })
+}
+
+/// Where the policy's own file was when it was read.
+fn own_file(policy: &Policy, files: &BTreeMap<Arc<str>, Opened>) -> Result<PathBuf, Failure> {
+    let own = policy.sources.first().and_then(|name| files.get(name));
+    Ok(own.map(|own| own.path.clone()).ok_or_else(|| anyhow!("the policy has no file"))?)
 }
 
 /// Without a file the command line is the policy: the network is off unless
@@ -57,34 +78,22 @@ pub(super) fn from_flags(wanted: &RunOverrides) -> Result<UnderPolicy, Failure> 
         text.push_str(&format!("net: {{enabled: true, mode: {mode}, allow: [{hosts}]}}\n"));
     }
     let text: Arc<str> = text.into();
-    let mut policy = policies::read(&Source::new("the command line", Arc::clone(&text)), &NoFiles)?;
+    let name = "the command line";
+    let mut policy = policies::read(&Source::new(name, Arc::clone(&text)), &NoFiles)?;
     policy.proc = wanted.proc.clone();
     Ok(UnderPolicy {
         policy,
+        approval: Approval::Named,
         files: BTreeMap::new(),
-        texts: vec![(FIRST.into(), text)],
+        for_gateway: GatewayPolicy {
+            path: name.into(),
+            texts: vec![(name.into(), text)],
+            allow: Vec::new(),
+        },
         managers: Managers::default(),
     })
-}
-
-fn extending(base: &Path, wanted: &RunOverrides) -> String {
-    let mut text = format!("version: 1\nname: run\nextends: [\"./{}\"]\n", base.display());
-    if !wanted.allow.is_empty() {
-        let hosts = hosts(&wanted.allow);
-        writeln!(text, "net: {{enabled: true, allow: [{hosts}]}}").expect("writing to a string");
-    }
-    text
 }
 
 fn hosts(hosts: &[HostPattern]) -> String {
     hosts.iter().map(|host| format!("\"{host}\"")).collect::<Vec<_>>().join(", ")
 }
-
-/// The whole path, below the gateway's own folder: what was beside a file, or
-/// above it, still is.
-fn kept_at(path: &Path) -> PathBuf {
-    Path::new("files").join(path.strip_prefix("/").unwrap_or(path))
-}
-
-/// The policy the gateway is told to read.
-const FIRST: &str = "policy.yaml";

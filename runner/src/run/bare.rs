@@ -20,14 +20,17 @@ use tokio::{select, time};
 
 use super::close::{self, in_words};
 use super::record::{Record, Recorder};
+use super::unsealed::Unsealed;
 use super::{Done, Report, RunError};
-use crate::backend::{Abilities, Ability, Chunk, Side, Used};
+use crate::backend::{Abilities, Ability, Chunk, Side, UserOf};
 use crate::evidence::RunFolder;
-use crate::exec::{Heard, Signals, Tap as _, pass_on};
+use crate::exec::{Heard, Signals, Tap as _};
 use crate::init::wire::End;
 use crate::outcome::{Seen, Stopped, Usage, judge};
 use crate::plan::{self, Machine, Plan, RunId};
+use crate::process_tree::ProcessStat;
 use crate::request::Understood;
+use crate::terminal::output::CallerOutput;
 
 /// The plan of a run that isolates nothing.
 pub(super) fn plan(run: RunId, understood: &Understood) -> Plan {
@@ -38,6 +41,10 @@ pub(super) fn plan(run: RunId, understood: &Understood) -> Plan {
         cpus: Ability::Enforced,
         memory: Ability::Enforced,
         pids: Ability::Enforced,
+        inotify: Ability::Enforced,
+        pipes: Ability::Enforced,
+        terminals: Ability::Enforced,
+        user: UserOf::Caller,
     };
     let request = &understood.request;
     let planned = plan::plan(run, request, &understood.policy, &Machine::this(), &abilities);
@@ -50,6 +57,7 @@ pub(super) fn plan(run: RunId, understood: &Understood) -> Plan {
     plan.directory = request.workspace.display().to_string();
     plan.environment = request.environment.clone();
     plan.environment.push(("SLUICE_RUN".to_owned(), plan.run.as_str().to_owned()));
+    plan.recorded = plan::recorded(&plan.environment, request);
     plan.notes = vec![
         format!(
             "`{}` runs as you, with your files, your network and your rights",
@@ -62,14 +70,7 @@ pub(super) fn plan(run: RunId, understood: &Understood) -> Plan {
 
 /// Carries it out.
 pub(super) async fn run(plan: &Plan, understood: &Understood) -> Report {
-    let mut report = Report {
-        begun: Timestamp::now(),
-        ended: Err(RunError::Transcript(io::Error::other("it was not started"))),
-        findings: Vec::new(),
-        used: Used::default(),
-        left: Vec::new(),
-        missing: Vec::new(),
-    };
+    let mut report = Report::begun(Timestamp::now());
     let evidence = match RunFolder::create(&understood.request.runs, plan.run.as_str()) {
         Ok(evidence) => evidence,
         Err(err) => {
@@ -77,6 +78,17 @@ pub(super) async fn run(plan: &Plan, understood: &Understood) -> Report {
             return report;
         }
     };
+    let unsealed = Unsealed {
+        run: plan.run.clone(),
+        backend: plan.backend.to_owned(),
+        is_session: false,
+        begun: report.begun,
+        folder: super::prepare::folder(plan),
+        runs: understood.request.runs.clone(),
+        state: understood.state.clone(),
+        workspace: None,
+    };
+    let sealer = unsealed.begin(plan, understood, &evidence);
     report.ended = carry_out(plan, understood, &evidence).await;
     report.missing.push("changes: the command worked in the project itself".to_owned());
     if plan.tty {
@@ -88,6 +100,9 @@ pub(super) async fn run(plan: &Plan, understood: &Understood) -> Report {
     report.missing.extend(written);
     let sealed = evidence.seal(&understood.state).map(drop).map_err(|err| in_words(&err)).err();
     report.missing.extend(sealed);
+    if let Some(sealer) = sealer {
+        sealer.done();
+    }
     report
 }
 
@@ -132,6 +147,7 @@ async fn carry_out(
     let overdue = time::sleep(plan.limits.timeout);
     tokio::pin!(overdue);
     let mut flowing = !plan.tty;
+    let mut caller = CallerOutput::new(understood.request.keep_stdout, false);
     while flowing || ended.is_none() {
         select! {
             piece = printed.recv(), if flowing => match piece {
@@ -145,7 +161,7 @@ async fn carry_out(
                     }
                     recorder.printed(&chunk);
                     // Whoever does not read any more need not.
-                    drop(pass_on(&chunk, understood.request.keep_stdout).await);
+                    drop(caller.pass_on(&chunk).await);
                 }
             },
             done = &mut waiting, if ended.is_none() => {
@@ -178,6 +194,7 @@ async fn carry_out(
 async fn note(plan: &Plan, evidence: &RunFolder) -> anyhow::Result<()> {
     let options = Options {
         writer: Text::constant(concat!("sluice ", env!("CARGO_PKG_VERSION"))),
+        origin: plan.origin.recorded(),
         ..Options::new(plan.run.as_str())
     };
     let (log, _) = Log::open(&evidence.gateway_log()?, options)?;
@@ -233,13 +250,8 @@ fn read(mut from: impl Read + Send + 'static, to: Side, into: mpsc::Sender<Chunk
 
 /// What our children took that have ended, in steps of a hundredth of a second.
 fn children_took() -> Option<u64> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // A program's name may hold anything; fields are counted after it.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|ticks| ticks.parse::<u64>().ok());
-    Some((ticks(13)? + ticks(14)?) * (1_000_000_000 / TICKS))
+    let us = i32::try_from(std::process::id()).ok()?;
+    ProcessStat::of(us).map(|stat| stat.children_cpu_nanoseconds)
 }
 
 const KILL: u8 = 9;
-/// Of a second, for everything in `/proc`.
-const TICKS: u64 = 100;

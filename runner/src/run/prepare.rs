@@ -16,13 +16,14 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use tokio::task::spawn_blocking;
 
-use crate::backend::{GatewayFiles, Inside, Masked, Network, WorkspaceMount};
+use crate::backend::{Backend, GatewayFiles, Inside, Masked, Network, WorkspaceMount};
 use crate::disk::{Watch, Watched};
 use crate::evidence::{FolderError, RunFolder};
 use crate::image::program;
 use crate::place;
 use crate::plan::{MountPlan, Plan, UserIds};
 use crate::request::Understood;
+use crate::run::turn::{Turn, turn};
 use crate::settings;
 use crate::sweep::{self, Held};
 use crate::workspace::tree::Directory;
@@ -66,7 +67,7 @@ pub(crate) fn folder(plan: &Plan) -> PathBuf {
 /// Makes everything that can be made before there is a network.
 pub(crate) fn prepare(plan: &Plan, understood: &Understood) -> Result<Prepared, PrepareError> {
     let folder = folder(plan);
-    let held = begin(&folder)?;
+    let held = begin(&folder, plan.backend)?;
     let evidence = RunFolder::create(&understood.request.runs, plan.run.as_str())?;
     let find =
         |name, by| program::find(name, by, &place::environment).map_err(PrepareError::Program);
@@ -118,7 +119,7 @@ fn begin_kit(kit: &Path) -> Result<PathBuf, PrepareError> {
 
 /// Makes the run's folder and holds it. It gets its name only once it is held: a
 /// sweep that found it before would take it for what a crash left.
-fn begin(folder: &Path) -> Result<Held, PrepareError> {
+fn begin(folder: &Path, backend: &str) -> Result<Held, PrepareError> {
     let new = sweep::beginning_of(folder);
     let runtime = folder.parent().unwrap_or(folder);
     DirBuilder::new()
@@ -129,6 +130,7 @@ fn begin(folder: &Path) -> Result<Held, PrepareError> {
     nobody_elses(runtime)?;
     private(&new)?;
     let held = sweep::hold(&new).map_err(failed("hold", &new))?;
+    sweep::name_backend(&new, backend).map_err(failed("write to", &new))?;
     fs::rename(&new, folder).map_err(failed("name", folder))?;
     Ok(held)
 }
@@ -158,14 +160,39 @@ pub(crate) fn tell_gateway(
     let folder = &files.settings;
     let upstream = &understood.upstream;
     let write = || {
-        let text = settings::gateway_yaml(&plan.run, planned, network, upstream, roots);
+        let policy = &understood.for_gateway;
+        let text = settings::gateway_yaml(plan, planned, policy, network, upstream, roots);
         settings::write(&folder.join("gateway.yaml"), text.as_bytes())?;
-        settings::write_policy(folder, &understood.gateway_policy)
+        settings::write_policy(folder, policy)
     };
     write().map_err(failed("write the gateway's settings in", folder))
 }
 
 impl Prepared {
+    /// What was hidden without anybody asking for it, and what was not although
+    /// it may hold credentials.
+    pub(crate) fn secrets_in_words(&self) -> Vec<String> {
+        let Some(workspace) = &self.workspace else { return Vec::new() };
+        let mut words = Vec::new();
+        if let Some(first) = workspace.hidden.first() {
+            words.push(format!(
+                "hidden from the sandbox, since such files hold credentials: {}; \
+                 `--show {first}`, or `fs.show` in the policy, shows one",
+                first_few(&workspace.hidden)
+            ));
+        }
+        if !workspace.shown.is_empty() {
+            let shown = first_few(&workspace.shown);
+            words.push(format!("the sandbox can read files that may hold credentials: {shown}"));
+        }
+        words
+    }
+
+    /// Waits until this run may start.
+    pub(crate) async fn turn(&self, backend: &dyn Backend) -> Turn {
+        turn(self.folder.parent().unwrap_or(&self.folder), backend.starts_at_once()).await
+    }
+
     /// Unmounts what had to be there for making the sandbox; from now on it has
     /// its own. What cannot go now goes with the folder.
     pub(crate) fn let_go(&self) {
@@ -218,14 +245,15 @@ fn project(
     evidence: &RunFolder,
 ) -> Result<Option<workspace::Prepared>, PrepareError> {
     let Some(root) = &plan.workspace.source else { return Ok(None) };
-    let UserIds { uid, gid } = plan.user;
+    let UserIds { uid, gid } = plan.host_user;
     let at = folder.join("project");
-    let shown = plan.workspace.swap(plan.user).map(|swap| Shown { at: &at, swap });
+    let shown = plan.workspace.swap(plan.host_user).map(|swap| Shown { at: &at, swap });
     let project = Project {
         root,
         mode: plan.workspace.mode,
         protect: &protect(plan),
         deny: &understood.policy.fs.deny,
+        show: &understood.request.show,
         owner: Some((uid, gid)),
         shown,
     };
@@ -289,6 +317,49 @@ fn put_inside(inside: &mut Inside, plan: &Plan, workspace: &workspace::Prepared)
             },
         });
         inside.masked = masked.collect();
+    }
+    for mount in &plan.mounts {
+        mask_mount(inside, mount, workspace);
+    }
+}
+
+/// What is hidden or read-only in the project stays so under a mount that shows
+/// the same files once more.
+fn mask_mount(inside: &mut Inside, mount: &MountPlan, workspace: &workspace::Prepared) {
+    let at = |place: &workspace::Place| {
+        let whole = workspace.root.join(place.path.to_path());
+        let below = whole.strip_prefix(&mount.source).ok().map(Path::to_owned);
+        // The mount may be of something in a hidden directory.
+        let within = || mount.source.starts_with(&whole).then(PathBuf::new);
+        let below = below.or_else(within)?;
+        let target = Path::new(&mount.target).join(below);
+        Some((target.display().to_string().trim_end_matches('/').to_owned(), whole))
+    };
+    if !mount.read_only {
+        for place in &workspace.protected {
+            inside.protected.extend(at(place).map(|(target, source)| (source, target)));
+        }
+    }
+    for place in &workspace.masked {
+        let Some((path, whole)) = at(place) else { continue };
+        // A mount on a link would land where the link points.
+        if whole.is_symlink() {
+            continue;
+        }
+        let is_directory = mount.source.starts_with(&whole) && mount.source.is_dir();
+        let with = match place.directory || is_directory {
+            true => workspace.empty_directory.clone(),
+            false => workspace.empty_file.clone(),
+        };
+        inside.masked.push(Masked { path, with });
+    }
+}
+
+fn first_few(paths: &[TreePath]) -> String {
+    let named: Vec<String> = paths.iter().take(3).map(ToString::to_string).collect();
+    match paths.len() - named.len() {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
     }
 }
 

@@ -9,18 +9,22 @@ use serde::Serialize;
 use super::phases::{Phase, Phases};
 use super::{Done, Report};
 use crate::backend::{Chunk, Side, TerminalSize, Used};
-use crate::evidence::{Header, RunFolder, Stream, Transcript};
+use crate::evidence::{Header, LeftOut, RunFolder, Stream, Transcript};
 use crate::exec::Tap;
 use crate::outcome::{Outcome, Usage};
-use crate::plan::Plan;
+use crate::plan::{Origin, Plan};
 use crate::probe::Finding;
 use crate::terminal;
+use crate::work_budget::NotDone;
 
 /// The run, for whoever reads its folder.
 #[derive(Debug, Serialize)]
 pub struct Record<'r> {
     pub run: &'r str,
-    pub version: &'static str,
+    #[serde(flatten)]
+    pub origin: &'r Origin,
+    /// `running`, or `ended`.
+    pub state: &'static str,
     pub begun: String,
     /// Nothing while it is going on.
     pub ended: Option<String>,
@@ -39,6 +43,10 @@ pub struct Record<'r> {
     pub left: Vec<String>,
     /// Parts of the evidence that could not be had.
     pub missing: &'r [String],
+    /// Parts of it that are not whole, for want of time or because of a signal.
+    pub not_done: &'r [NotDone],
+    /// What was declared as worth keeping and was not kept.
+    pub artifacts_left_out: &'r [LeftOut],
     pub plan: &'r Plan,
 }
 
@@ -53,7 +61,8 @@ impl<'r> Record<'r> {
     ) -> Self {
         Self {
             run: plan.run.as_str(),
-            version: env!("CARGO_PKG_VERSION"),
+            origin: &plan.origin,
+            state: "running",
             begun: begun.to_string(),
             ended: None,
             outcome: None,
@@ -65,6 +74,8 @@ impl<'r> Record<'r> {
             isolation,
             left: Vec::new(),
             missing: &[],
+            not_done: &[],
+            artifacts_left_out: &[],
             plan,
         }
     }
@@ -73,7 +84,8 @@ impl<'r> Record<'r> {
         let done = report.ended.as_ref().ok();
         Self {
             run: plan.run.as_str(),
-            version: env!("CARGO_PKG_VERSION"),
+            origin: &plan.origin,
+            state: "ended",
             begun: report.begun.to_string(),
             ended: Some(Timestamp::now().to_string()),
             outcome: done.map(|Done { outcome, .. }| outcome),
@@ -89,6 +101,8 @@ impl<'r> Record<'r> {
                 .map(|left| format!("{}: {}", left.resource, left.why))
                 .collect(),
             missing: &report.missing,
+            not_done: &report.not_done,
+            artifacts_left_out: &report.artifacts_left_out,
             plan,
         }
     }

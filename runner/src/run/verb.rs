@@ -1,27 +1,30 @@
 //! `sluice run`.
 
-use std::io::IsTerminal as _;
-
 use anyhow::Context as _;
 use tokio::runtime::Runtime;
 
 use super::record::Chain;
-use super::{Record, Report, bare, run};
+use super::{Record, Report, bare, end_summary, run};
 use crate::backend;
 use crate::config;
 use crate::console::{Console, Format, Tone};
 use crate::exit::{Exit, Failure};
 use crate::outcome::Outcome;
 use crate::place;
-use crate::plan::{Machine, RunId, Shown, plan};
-use crate::request::{AGENT_IMAGE, RunFlags, Understood};
+use crate::plan::{Machine, Plan, RunId, Shown, plan};
+use crate::request::{AGENT_IMAGE, Pin, RunFlags, Understood};
 use crate::shown::Shown as Harmless;
 use crate::sweep::sweep;
 
 /// Carries out the command line, or shows what that would be.
 pub fn verb(flags: &RunFlags, console: &mut Console) -> Result<Exit, Failure> {
     let config = config::load(&place::environment)?;
-    let mut understood = flags.understand(&config, &place::environment)?;
+    if !flags.names_a_command() {
+        let words =
+            "no command; write `sluice run -- COMMAND`, or `sluice run -c 'A LINE FOR THE SHELL'`";
+        return Err(Failure::Usage(words.to_owned()));
+    }
+    let mut understood = flags.understand(&config, &place::environment, console)?;
     understood.request.keep_stdout = console.format != Format::Table;
     let runtime = Runtime::new().context("cannot start the runtime")?;
     if understood.request.no_sandbox {
@@ -60,7 +63,11 @@ pub fn verb(flags: &RunFlags, console: &mut Console) -> Result<Exit, Failure> {
             console.say(format_args!("building {AGENT_IMAGE}, this once; about a minute"));
             backend.build_image(AGENT_IMAGE).await?;
         }
-        Ok::<_, anyhow::Error>(run(&plan, &understood, backend).await)
+        let mut say = |note: &str| {
+            let word = console.toned_aside(Tone::Warn, "note:");
+            console.say(format_args!("{word} {}", Harmless(note)));
+        };
+        Ok::<_, anyhow::Error>(run(&plan, &understood, backend, &mut say).await)
     });
     // A read of the caller's terminal cannot be called back; it ends with us.
     runtime.shutdown_background();
@@ -71,16 +78,36 @@ pub fn verb(flags: &RunFlags, console: &mut Console) -> Result<Exit, Failure> {
 
     let record = Record::new(&plan, &report, &understood.phases);
     tell(&report, console);
-    if report.ended.is_ok() && std::io::stderr().is_terminal() {
+    for words in pinned_and_trusted(&plan) {
         let word = console.toned_aside(Tone::Faint, "sluice:");
-        let (run, shows) = (&plan.run, if plan.network.is_some() { "audit show" } else { "diff" });
-        console
-            .say(format_args!("{word} run {run} is recorded; `sluice {shows} {run}` shows more"));
+        console.say(format_args!("{word} {}", Harmless(&words)));
     }
     if console.format != Format::Table {
         console.json(&record)?;
+    } else if !flags.quiet {
+        for line in end_summary::lines(&plan, &report) {
+            let word = console.toned_aside(Tone::Faint, "sluice:");
+            console.say(format_args!("{word} {line}"));
+        }
     }
     Ok(Exit::Command(record.exit_code))
+}
+
+/// What a person's own word changed about where requests went and whom they
+/// believed.
+fn pinned_and_trusted(plan: &Plan) -> Vec<String> {
+    let pins: Vec<String> =
+        plan.pins.iter().map(|Pin { name, address }| format!("{name}={address}")).collect();
+    let roots: Vec<String> =
+        plan.trusted.iter().map(|root| root.file.display().to_string()).collect();
+    let mut said = Vec::new();
+    if !pins.is_empty() {
+        said.push(format!("was pinned: {}", pins.join(", ")));
+    }
+    if !roots.is_empty() {
+        said.push(format!("was trusted besides the usual authorities: {}", roots.join(", ")));
+    }
+    said
 }
 
 /// Nothing is isolated, and nobody can overlook that.
@@ -118,7 +145,7 @@ fn not_run(err: &anyhow::Error, console: &mut Console) -> Exit {
 }
 
 /// Nothing was run; the code is not the command's.
-const RUNNER_FAILED: u8 = 125;
+pub const RUNNER_FAILED: u8 = 125;
 
 /// Says what an exit code does not.
 fn tell(report: &Report, console: &mut Console) {
@@ -132,6 +159,18 @@ fn tell(report: &Report, console: &mut Console) {
     for missing in &report.missing {
         let word = console.toned_aside(Tone::Warn, "not in the evidence:");
         console.say(format_args!("{word} {}", Harmless(missing)));
+    }
+    for not_done in &report.not_done {
+        let word = console.toned_aside(Tone::Warn, "not whole in the evidence:");
+        console.say(format_args!("{word} {not_done}"));
+    }
+    if let Some(first) = report.artifacts_left_out.first() {
+        let word = console.toned_aside(Tone::Warn, "artifacts left out:");
+        let more = match report.artifacts_left_out.len() {
+            1 => String::new(),
+            count => format!(", and {} more", count - 1),
+        };
+        console.say(format_args!("{word} {}: {}{more}", first.path, Harmless(&first.why)));
     }
     match &report.ended {
         Ok(done) => match &done.outcome {

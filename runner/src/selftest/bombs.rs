@@ -97,8 +97,8 @@ impl Expected {
             _ => &Ability::Enforced,
         };
         match (missing, ran.code) {
-            (Ability::Not { why }, 2 | 125) => {
-                Verdict::Held(format!("refused to start, since the limit cannot be kept: {why}"))
+            (Ability::Not { why } | Ability::Watched { why }, 2 | 125) => {
+                Verdict::Refused(format!("the limit cannot be kept here: {why}"))
             }
             _ => {
                 let outcome = ran.outcome().unwrap_or("no outcome");

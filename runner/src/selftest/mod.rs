@@ -13,6 +13,7 @@ mod bombs;
 mod canaries;
 mod neighbour;
 mod scorecard;
+mod witness;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -24,8 +25,8 @@ use clap::Args;
 use tokio::runtime::Runtime;
 use tokio::task;
 
-use crate::attack::{self, Attempt, Outcome, Targets, Verdict};
-use crate::backend::{self, Backend};
+use crate::attack::{self, Attempt, Outcome, Targets, Verdict, pools};
+use crate::backend::{self, Abilities, Ability, Backend, UserOf};
 use crate::config;
 use crate::console::{Console, Format};
 use crate::exit::{Exit, Failure};
@@ -37,11 +38,13 @@ use crate::standin::{Setup, Standin};
 use canaries::{Canaries, own_addresses};
 use neighbour::Neighbour;
 pub use scorecard::Scorecard;
+use witness::Witness;
 
 /// Attack the sandboxes of this machine from inside, and keep score.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 everything held, 1 something did not, or there is no sandbox.\n\
+    after_help = "Exit codes: 0 nothing is broken, 1 something is, or there is no sandbox.\n\
+                  What was refused or could not be tried is counted apart: it was not held.\n\
                   `-o junit` writes a report for CI."
 )]
 pub struct Selftest {
@@ -88,7 +91,6 @@ async fn score(
     say: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Scorecard> {
     let begun = Instant::now();
-    let first = RunId::now();
     let name = backend.name();
     let ourselves = Arc::new(Ourselves::new("selftest", name, image)?);
     let token = token();
@@ -103,6 +105,7 @@ async fn score(
     let flags = flags(&ourselves, &policy, &standin)?;
     say(&format!("{name}: {} attacks from inside", attack::all().count()));
     let words: Vec<String> = [vec!["attack".to_owned()], targets.words()].concat();
+    let witness = Witness::start();
     let ran = {
         let ourselves = Arc::clone(&ourselves);
         let command: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -112,14 +115,17 @@ async fn score(
     if ran.code != 0 {
         bail!("the attacks could not be run (code {}): {}", ran.code, ran.why());
     }
-    attempts.extend(told(&ran));
+    let abilities = backend.abilities();
+    let sandbox = ran.record.pointer("/plan/host_user/uid").and_then(serde_json::Value::as_u64);
+    let tried = told(&ran).into_iter().chain(witness.found(sandbox)).chain(neighbour.missed());
+    attempts.extend(tried.map(|attempt| promised(attempt, &abilities)));
     attempts.extend(seen_outside(&canaries, &standin, &neighbour, &ran, &token));
 
     say(&format!("{name}: {} bombs, each in a sandbox of its own", bombs::EXPECTED.len()));
-    attempts.extend(bombs::all(&ourselves, &backend.abilities()).await?);
+    attempts.extend(bombs::all(&ourselves, &abilities).await?);
     attempts.push(neighbour.lived());
     drop(neighbour);
-    attempts.push(left_over(backend, &first).await);
+    attempts.push(left_over(backend, &ourselves.runs()).await);
     Ok(Scorecard::new(name, begun.elapsed().as_secs(), attempts))
 }
 
@@ -143,6 +149,7 @@ async fn stand_in(backend: &dyn Backend) -> anyhow::Result<Standin> {
 
 fn flags(ourselves: &Ourselves, policy: &str, standin: &Standin) -> anyhow::Result<Vec<String>> {
     let at = standin.addresses().first().context("the stand-in listens nowhere")?;
+    ourselves.permit_upstream(at)?;
     let authority = ourselves.write("authority.pem", standin.certificate())?;
     let pin = format!("{ALLOWED}={at}");
     let authority = authority.display().to_string();
@@ -178,6 +185,35 @@ fn told(ran: &Ran) -> Vec<Attempt> {
         attempts.push(Attempt::new(attack.id, attack.name, attack.tried, verdict));
     }
     attempts
+}
+
+/// What a backend cannot give and says so is neither held nor broken there; and
+/// what a sandbox takes of a user that nobody else is, it takes from nobody.
+fn promised(attempt: Attempt, abilities: &Abilities) -> Attempt {
+    let pool = attempt.name.strip_suffix("-outside").or(attempt.name.strip_suffix("-beside"));
+    let outside = pool.is_some();
+    let of_its_user = match pool.unwrap_or(&attempt.name) {
+        pools::INOTIFY | "inotify" => Some(&abilities.inotify),
+        pools::PIPES | "pipes" => Some(&abilities.pipes),
+        pools::TERMINALS => None,
+        _ => return attempt,
+    };
+    if attempt.result != Outcome::Broken {
+        return attempt;
+    }
+    match of_its_user.unwrap_or(&abilities.terminals) {
+        Ability::Not { why } | Ability::Watched { why } => {
+            let detail = format!("not promised here, and so it is: {}; {why}", attempt.detail);
+            Attempt { result: Outcome::Untried, detail, ..attempt }
+        }
+        Ability::Enforced
+            if of_its_user.is_some() && !outside && abilities.user != UserOf::Caller =>
+        {
+            let detail = format!("{}, and nobody else is that user", attempt.detail);
+            Attempt { result: Outcome::Held, detail, ..attempt }
+        }
+        Ability::Enforced => attempt,
+    }
 }
 
 fn awake(canaries: &Canaries) -> Attempt {
@@ -237,21 +273,20 @@ fn recorded(ran: &Ran) -> Attempt {
     Attempt::new("D11", "audit", "the audit log has what was refused", verdict)
 }
 
-/// Everything that was made since `first` and has no runner any more.
-async fn left_over(backend: &dyn Backend, first: &RunId) -> Attempt {
-    let runtime = place::runtime(&place::environment);
-    let us = rustix::process::getuid().as_raw();
+/// What is still there of these runs. Others of this user may be starting, running
+/// and crashing at the same time.
+async fn left_over(backend: &dyn Backend, runs: &[RunId]) -> Attempt {
     let verdict = match backend.found().await {
         Err(err) => Verdict::Untried(err.to_string()),
+        Ok(_) if runs.is_empty() => Verdict::Broken("no run is known".to_owned()),
         Ok(found) => {
             let left: Vec<_> = found
                 .iter()
-                .filter(|found| found.owner == us && found.run >= *first)
-                .filter(|found| !crate::sweep::is_held(&runtime.join(found.run.as_str())))
+                .filter(|found| runs.contains(&found.run))
                 .map(|found| found.resource.to_string())
                 .collect();
             match left.is_empty() {
-                true => Verdict::Held("nothing".to_owned()),
+                true => Verdict::Held(format!("nothing, of {} runs", runs.len())),
                 false => Verdict::Broken(left.join(", ")),
             }
         }

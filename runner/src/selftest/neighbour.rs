@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::attack::pools::{ASKED, MISSED};
 use crate::attack::{Attempt, Verdict};
 use crate::ourselves::{Ourselves, inside};
 
@@ -20,7 +21,8 @@ use crate::ourselves::{Ourselves, inside};
 pub(super) struct Neighbour {
     child: Mutex<Child>,
     addresses: Vec<IpAddr>,
-    visits: Arc<Mutex<Vec<String>>>,
+    /// What it said of visits, and of what it missed.
+    said: Arc<Mutex<Vec<String>>>,
 }
 
 impl Neighbour {
@@ -35,19 +37,19 @@ impl Neighbour {
             .spawn()
             .context("cannot start ourselves")?;
         let said = child.stderr.take().context("it has no output")?;
-        let visits = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::new(Mutex::new(Vec::new()));
         let (lines, heard) = mpsc::channel();
-        let noted = Arc::clone(&visits);
+        let noted = Arc::clone(&told);
         thread::spawn(move || {
             for line in BufReader::new(said).lines().map_while(Result::ok) {
-                if line.starts_with("visited") {
+                if line.starts_with("visited") || line.starts_with(MISSED) {
                     noted.lock().unwrap_or_else(PoisonError::into_inner).push(line.clone());
                 }
                 // Nobody listens any more when it has started.
                 drop(lines.send(line));
             }
         });
-        let mut neighbour = Self { child: Mutex::new(child), addresses: Vec::new(), visits };
+        let mut neighbour = Self { child: Mutex::new(child), addresses: Vec::new(), said: told };
         neighbour.addresses = addresses(&heard)?;
         Ok(neighbour)
     }
@@ -60,12 +62,29 @@ impl Neighbour {
     }
 
     pub(super) fn visited(&self) -> Attempt {
-        let visits = self.visits.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let visits: Vec<_> = said.iter().filter(|line| !line.starts_with(MISSED)).collect();
         let verdict = match visits.as_slice() {
             [] => Verdict::Held("nobody came".to_owned()),
-            visits => Verdict::Broken(visits.join("; ")),
+            visits => Verdict::Broken(format!("{visits:?}")),
         };
         Attempt::new("D8", "neighbour-outside", "what another sandbox saw", verdict)
+    }
+
+    /// What it needed all the while and could not have, one for each pool.
+    pub(super) fn missed(&self) -> Vec<Attempt> {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let verdict = |pool: &str| match said.iter().any(|line| *line == format!("{MISSED}{pool}"))
+        {
+            true => Verdict::Broken("missed".to_owned()),
+            false => Verdict::Held("it missed none".to_owned()),
+        };
+        let attempt = |pool: &str| {
+            let tried = "what another sandbox could still have meanwhile";
+            Attempt::new("H15", &format!("{pool}-beside"), tried, verdict(pool))
+        };
+        // The first is no sandbox's to have.
+        ASKED.into_iter().filter(|pool| *pool != "aio").map(attempt).collect()
     }
 
     /// Whether it goes on as if nothing had been.

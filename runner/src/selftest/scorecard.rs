@@ -17,6 +17,8 @@ pub struct Scorecard {
     pub seconds: u64,
     pub held: usize,
     pub broken: usize,
+    /// Not started, since a limit cannot be kept here. Nothing was held there.
+    pub refused: usize,
     pub untried: usize,
     pub attempts: Vec<Attempt>,
 }
@@ -30,6 +32,7 @@ impl Scorecard {
             seconds,
             held: count(Outcome::Held),
             broken: count(Outcome::Broken),
+            refused: count(Outcome::Refused),
             untried: count(Outcome::Untried),
             attempts,
         }
@@ -42,8 +45,8 @@ impl Scorecard {
             families.entry(place_of(&attempt.id)).or_default().push(attempt);
         }
         console.line(format_args!(
-            "{:<8} {:>5} {:>7} {:>8}  {}",
-            "", "HELD", "BROKEN", "UNTRIED", "WHAT"
+            "{:<8} {:>5} {:>7} {:>8} {:>8}  {}",
+            "", "HELD", "BROKEN", "REFUSED", "UNTRIED", "WHAT"
         ))?;
         for attempts in families.values() {
             let Some(id) = attempts.first().map(|attempt| attempt.id.as_str()) else { continue };
@@ -52,8 +55,9 @@ impl Scorecard {
             let tone = if broken > 0 { Tone::Bad } else { Tone::Good };
             let word = console.toned(tone, format_args!("{broken:>7}"));
             console.line(format_args!(
-                "{id:<8} {:>5} {word} {:>8}  {}",
+                "{id:<8} {:>5} {word} {:>8} {:>8}  {}",
                 count(Outcome::Held),
+                count(Outcome::Refused),
                 count(Outcome::Untried),
                 family(id)
             ))?;
@@ -63,7 +67,7 @@ impl Scorecard {
             let tone = match attempt.result {
                 Outcome::Broken => Tone::Bad,
                 Outcome::Held => Tone::Good,
-                Outcome::Untried => Tone::Warn,
+                Outcome::Refused | Outcome::Untried => Tone::Warn,
             };
             let result = console.toned(tone, attempt.result);
             console.line(format_args!(
@@ -74,22 +78,24 @@ impl Scorecard {
                 Shown(&attempt.detail)
             ))?;
         }
-        let Self { backend, seconds, held, broken, untried, .. } = self;
+        let Self { backend, seconds, held, broken, refused, untried, .. } = self;
         console.line(format_args!(
-            "{backend}: {held} held, {broken} broken, {untried} could not be tried, in {seconds} s"
+            "{backend}: {held} held, {broken} broken, {refused} refused to start, {untried} could \
+             not be tried, in {seconds} s"
         ))
     }
 
     /// As CI systems read it.
     pub(super) fn junit(&self) -> String {
         let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-        let Self { backend, seconds, broken, untried, .. } = self;
+        let Self { backend, seconds, broken, .. } = self;
+        let skipped = self.refused + self.untried;
         let mut line = |text: std::fmt::Arguments<'_>| {
             writeln!(xml, "{text}").expect("writing to a string");
         };
         line(format_args!(
             "<testsuite name=\"sluice selftest {}\" tests=\"{}\" failures=\"{broken}\" \
-             skipped=\"{untried}\" time=\"{seconds}\">",
+             skipped=\"{skipped}\" time=\"{seconds}\">",
             escaped(backend),
             self.attempts.len()
         ));
@@ -105,7 +111,10 @@ impl Scorecard {
                 Outcome::Broken => {
                     line(format_args!("    <failure message=\"{detail}\">tried: {tried}</failure>"))
                 }
-                Outcome::Untried => line(format_args!("    <skipped message=\"{detail}\"/>")),
+                Outcome::Refused | Outcome::Untried => {
+                    let result = attempt.result;
+                    line(format_args!("    <skipped message=\"{result}: {detail}\"/>"));
+                }
                 Outcome::Held => {
                     line(format_args!("    <system-out>tried: {tried}; {detail}</system-out>"));
                 }
@@ -140,6 +149,7 @@ fn family(id: &str) -> &'static str {
         "H4" => "files of the host",
         "H6" => "more than its share",
         "H8" => "what is left behind",
+        "H15" => "what the machine has for everybody",
         _ => "",
     }
 }
@@ -176,6 +186,7 @@ mod tests {
                 row("H10", "b", Verdict::Held("EPERM".into())),
                 row("H2", "a", Verdict::Broken("\"it\" & more\u{1b}".into())),
                 row("D1", "c", Verdict::Untried("no target".into())),
+                row("H6", "d", Verdict::Refused("no controller".into())),
             ],
         )
     }
@@ -184,19 +195,23 @@ mod tests {
     fn ids_are_in_order_of_their_numbers() {
         let card = card();
         let ids: Vec<_> = card.attempts.iter().map(|attempt| attempt.id.as_str()).collect();
-        assert_eq!(ids, ["D1", "H2", "H10"]);
+        assert_eq!(ids, ["D1", "H2", "H6", "H10"]);
+        assert_eq!((card.held, card.refused, card.untried), (1, 1, 1), "a refusal holds nothing");
     }
 
     #[test]
     fn a_broken_wall_is_a_failure_for_ci() {
         expect![[r#"
             <?xml version="1.0" encoding="UTF-8"?>
-            <testsuite name="sluice selftest docker" tests="3" failures="1" skipped="1" time="7">
+            <testsuite name="sluice selftest docker" tests="4" failures="1" skipped="2" time="7">
               <testcase classname="docker.D1" name="c">
-                <skipped message="no target"/>
+                <skipped message="could not be tried: no target"/>
               </testcase>
               <testcase classname="docker.H2" name="a">
                 <failure message="&quot;it&quot; &amp; more ">tried: tried &lt;it&gt;</failure>
+              </testcase>
+              <testcase classname="docker.H6" name="d">
+                <skipped message="refused to start: no controller"/>
               </testcase>
               <testcase classname="docker.H10" name="b">
                 <system-out>tried: tried &lt;it&gt;; EPERM</system-out>

@@ -22,7 +22,7 @@ use super::state::State;
 use crate::backend::{Chunk, Side, TerminalSize};
 use crate::console::{Console, Format, Tone};
 use crate::disk::{Watch, Watched};
-use crate::exec::{Heard, LATER, PIPE, Signals, Tap, feed, pass_on};
+use crate::exec::{Heard, LATER, PIPE, Signals, Tap, feed, is_over};
 use crate::exit::{Exit, Failure};
 use crate::init::wire::Order;
 use crate::init::wire::ask::{Command, Size, Streams};
@@ -30,7 +30,8 @@ use crate::link;
 use crate::outcome::{Outcome, Seen, Stopped, Usage, judge};
 use crate::plan::UserIds;
 use crate::shown::Shown;
-use crate::{terminal, workspace};
+use crate::terminal::output::CallerOutput;
+use crate::{credentials, terminal, workspace};
 
 /// Run a command in a session. Its exit code is the command's.
 #[derive(Clone, Debug, Args)]
@@ -94,6 +95,10 @@ pub(crate) fn run(asked: &Exec, console: &mut Console) -> Result<Exit, Failure> 
         tty: asked.tty || (ours && !asked.interactive),
         timeout: asked.timeout.map(Span::get),
     };
+    for warning in credentials::warnings(&wanted.environment, &wanted.words) {
+        let word = console.toned_aside(Tone::Warn, "note:");
+        console.say(format_args!("{word} {}", Shown(&warning)));
+    }
     carry_out(&State::find(&asked.name)?, wanted, console)
 }
 
@@ -248,7 +253,7 @@ impl Conduct {
         };
         let mut signals = Signals::listen();
         // As it was again when the command has ended.
-        let _raw = if self.tty { terminal::Raw::enter().ok() } else { None };
+        let mut caller = CallerOutput::new(self.keep_stdout, self.tty);
         let feeding = tokio::spawn(feed_to_the_end(input));
         let mut said = Box::pin(async move { hearing.end().await });
         let overdue = time::sleep(self.timeout + self.grace + LATER);
@@ -294,7 +299,10 @@ impl Conduct {
                         }
                         Heard::Stop(number) => {
                             signals.count += 1;
-                            seen.stopped = Some(Stopped::Cancelled { signal: number });
+                            // Who has ended is not stopped any more.
+                            if !matches!(heard, Some((_, Some(_)))) && !is_over(seen.stopped) {
+                                seen.stopped = Some(Stopped::Cancelled { signal: number });
+                            }
                             // Whoever asks a third time means it.
                             let order = match signals.count {
                                 0..3 => Order::Signal(number),
@@ -331,7 +339,7 @@ impl Conduct {
             }
             let chunk = Chunk { to, bytes: Bytes::copy_from_slice(bytes) };
             tap.printed(&chunk);
-            if passing && pass_on(&chunk, self.keep_stdout).await.is_err() {
+            if passing && caller.pass_on(&chunk).await.is_err() {
                 // Nobody reads us any more, as after `| head`.
                 passing = false;
                 seen.stopped = Some(Stopped::Cancelled { signal: PIPE });
@@ -339,6 +347,13 @@ impl Conduct {
             }
         }
         feeding.abort();
+        caller.await_answers().await;
+        drop(caller);
+        if seen.stopped.is_none()
+            && let Some(full) = watch.last_look().await
+        {
+            seen.stopped = Some(Stopped::Disk { place: WORKSPACE, full });
+        }
 
         let (facts, end) = heard.unwrap_or_default();
         let output = seen.usage.output;

@@ -10,19 +10,20 @@ use std::time::{Duration, Instant};
 
 use gateway::control::Client;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{task, time};
 
 use super::call::{self, Answer};
 use super::commands::{self, Writing};
-use super::state::{Layout, State};
+use super::state::State;
 use crate::backend::{Backend, Ended, Sandbox};
-use crate::evidence::RunFolder;
 use crate::outcome::{Outcome, Seen, Usage, judge};
 use crate::plan::RunId;
-use crate::run::close::{Leavings, in_words};
+use crate::run::close::in_words;
+use crate::run::unsealed::Ending;
 use crate::sweep::Held;
 use crate::teardown::{Resource, remove};
+use crate::work_budget::{NotDone, WorkBudget};
 
 /// Why a session is ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -44,6 +45,8 @@ pub(crate) struct Finished {
     pub(crate) left: Vec<String>,
     /// Parts of the evidence that could not be had.
     pub(crate) missing: Vec<String>,
+    /// Parts of it that are not whole.
+    pub(crate) not_done: Vec<NotDone>,
 }
 
 /// Whether a sweep has to end this session: it is dead, or it is well past its
@@ -55,7 +58,13 @@ pub(crate) fn is_due(state: &State) -> bool {
 }
 
 /// Ends the session, of which `held` proves that nobody else does.
-pub(crate) async fn finish(state: &State, why: Why, backend: &dyn Backend, held: Held) -> Finished {
+pub(crate) async fn finish(
+    state: &State,
+    why: Why,
+    backend: &dyn Backend,
+    held: Held,
+    budget: &WorkBudget,
+) -> Finished {
     let begun = Instant::now();
     let facts = ask_to_end(state, backend).await;
     let outcome = outcome(state, why, facts.is_some(), backend).await;
@@ -75,10 +84,28 @@ pub(crate) async fn finish(state: &State, why: Why, backend: &dyn Backend, held:
             Err(why) => left.push(format!("{resource}: {why}")),
         }
     }
-    let usage = facts.map(|facts| Usage::measured(&facts));
-    let ending = Ending { outcome, usage, left: left.clone(), since: begun };
+    let usage = facts.map(|facts| {
+        let wall = Timestamp::now().duration_since(state.begun);
+        let wall = wall.try_into().unwrap_or_else(|_| begun.elapsed());
+        Usage { wall, ..Usage::measured(&facts) }
+    });
+    let unsealed = state.unsealed();
     let (record, missing) = match state.evidence() {
-        Ok(evidence) => ending.close(state, &evidence),
+        Ok(evidence) => {
+            let ending = Ending {
+                outcome,
+                usage,
+                left: left.clone(),
+                ended: Some(Timestamp::now()),
+                commands: Some(commands::records(&evidence)),
+                sealed_by: if why == Why::Found { "sweep" } else { "session stop" },
+            };
+            let closed = unsealed.close(ending, &evidence, budget).await;
+            if let Some(sealer) = unsealed.take_over() {
+                sealer.done();
+            }
+            closed
+        }
         Err(err) => (Value::Null, vec![format!("{err:#}")]),
     };
     if why == Why::Found
@@ -97,7 +124,8 @@ pub(crate) async fn finish(state: &State, why: Why, backend: &dyn Backend, held:
         }
     }
     drop(held);
-    Finished { run: state.run.clone(), record, removed, left, missing }
+    let not_done = budget.not_done();
+    Finished { run: state.run.clone(), record, removed, left, missing, not_done }
 }
 
 /// What the sandbox took, if its first process could still say so.
@@ -114,6 +142,11 @@ async fn ask_to_end(state: &State, backend: &dyn Backend) -> Option<BTreeMap<Str
 
 async fn outcome(state: &State, why: Why, said: bool, backend: &dyn Backend) -> Outcome {
     if said && why == Why::Stopped {
+        // A gateway keeps the session's time too, and may be the first to end.
+        if state.network && !state.is_over(Timestamp::now()) && !drain(state).await {
+            let why = "its gateway died before it was stopped".to_owned();
+            return Outcome::Failed { why };
+        }
         return Outcome::Stopped;
     }
     let name = state.sandbox.clone().unwrap_or_default();
@@ -135,99 +168,28 @@ async fn outcome(state: &State, why: Why, said: bool, backend: &dyn Backend) -> 
 /// The exit code of a first process whose time was over.
 const EXPIRED: i64 = 124;
 
-/// Lets the gateway finish its log.
-async fn drain(state: &State) {
+/// Lets the gateway finish its log; whether there was one to do so.
+async fn drain(state: &State) -> bool {
     if !state.network {
-        return;
+        return false;
     }
     let client = Client::new(state.folder().join("control").join("control.sock"));
     // One that is gone already has nothing to finish.
     if client.drain().await.is_err() {
-        return;
+        return false;
     }
     let deadline = Instant::now() + LATER;
     while client.status().await.is_ok() && Instant::now() < deadline {
         time::sleep(Duration::from_millis(20)).await;
     }
-}
-
-struct Ending {
-    outcome: Outcome,
-    usage: Option<Usage>,
-    left: Vec<String>,
-    since: Instant,
-}
-
-impl Ending {
-    /// Writes and seals what there is; the record, and what is missing.
-    fn close(self, state: &State, evidence: &RunFolder) -> (Value, Vec<String>) {
-        if evidence.path().join("seal.json").exists() {
-            // Closed before, by somebody who could not remove everything.
-            return (evidence.read_run().unwrap_or_default(), Vec::new());
-        }
-        let mut missing = keep(state, evidence);
-        let mut record = evidence.read_run::<Value>().unwrap_or_else(|err| {
-            missing.push(format!("record: {}", in_words(&err)));
-            json!({"run": state.run})
-        });
-        let usage = self.usage.map(|usage| {
-            let wall = Timestamp::now().duration_since(state.begun);
-            Usage { wall: wall.try_into().unwrap_or(self.since.elapsed()), ..usage }
-        });
-        let news = json!({
-            "ended": Timestamp::now(),
-            "exit_code": self.outcome.code(),
-            "outcome": self.outcome,
-            "usage": usage,
-            "left": self.left,
-            "missing": missing,
-            "commands": commands::records(evidence),
-        });
-        if let (Value::Object(record), Value::Object(news)) = (&mut record, news) {
-            record.extend(news);
-        }
-        if let Err(err) = evidence.write_run(&record) {
-            missing.push(format!("record: {}", in_words(&err)));
-        }
-        if let Err(err) = evidence.seal(&state.state) {
-            missing.push(format!("seal: {}", in_words(&err)));
-        }
-        (record, missing)
-    }
-}
-
-/// Keeps what changed and what was to be made; what is missing.
-fn keep(state: &State, evidence: &RunFolder) -> Vec<String> {
-    let Some(layout) = &state.workspace else { return Vec::new() };
-    let (changes, artifacts) = with_leavings(state, layout, evidence, |leavings| {
-        (leavings.changes(), leavings.artifacts())
-    });
-    let parts = [("changes", changes), ("artifacts", artifacts)];
-    parts.into_iter().filter_map(|(what, had)| Some(format!("{what}: {}", had.err()?))).collect()
+    true
 }
 
 /// Writes down what a living session has changed so far.
 pub(crate) fn refresh(state: &State) -> Result<(), String> {
     let evidence = state.evidence().map_err(|err| format!("{err:#}"))?;
-    let Some(layout) = &state.workspace else { return Ok(()) };
-    with_leavings(state, layout, &evidence, |leavings| leavings.changes())
-}
-
-fn with_leavings<T>(
-    state: &State,
-    layout: &Layout,
-    evidence: &RunFolder,
-    use_them: impl FnOnce(Leavings<'_>) -> T,
-) -> T {
-    use_them(Leavings {
-        evidence,
-        begun: state.begun,
-        root: Some(&layout.root),
-        upper: layout.upper.as_deref(),
-        protect: &layout.protect,
-        deny: &layout.deny,
-        artifacts: &layout.artifacts,
-    })
+    let (unsealed, budget) = (state.unsealed(), WorkBudget::unattended());
+    unsealed.leavings(&evidence, &budget).map_or(Ok(()), |leavings| leavings.changes().map(drop))
 }
 
 /// Beyond what something has for ending by itself.

@@ -48,6 +48,11 @@ enum Verb {
     Stop(stop::Stop),
 }
 
+/// The names of all sessions.
+pub(crate) fn names() -> Vec<String> {
+    state::all().into_iter().map(|state| state.name).collect()
+}
+
 pub fn run(asked: &Session, console: &mut Console) -> Result<Exit, Failure> {
     match &asked.command {
         Verb::Cp(asked) => copy::run(asked, console),

@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::Args;
 use jiff::Timestamp;
-use policies::{Span, Workspace};
+use policies::Span;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 use tokio::time;
 
 use super::call::Answer;
 use super::ls::short;
-use super::state::{self, CommandLimits, Layout, State};
-use crate::backend::{Backend, Used};
+use super::state::{self, CommandLimits, State};
+use crate::backend::Backend;
 use crate::console::{Console, Format, Tone};
 use crate::exit::{Exit, Failure};
 use crate::plan::{Machine, Plan, RunId, SessionPlan, Shown as ShownPlan, plan};
@@ -24,16 +24,19 @@ use crate::probe::Finding;
 use crate::request::{AGENT_IMAGE, RunFlags, Understood};
 use crate::run::prepare::{self, Prepared};
 use crate::run::record::{Chain, Record};
+use crate::run::unsealed;
 use crate::run::{PrepareError, Report, RunError, Standing, close, raise};
 use crate::shown::Shown;
 use crate::sweep::sweep;
 use crate::teardown::{Resource, Teardown};
+use crate::work_budget::WorkBudget;
 use crate::{backend, config, place};
 
 /// Start a sandbox that is kept, and print its name.
 #[derive(Clone, Debug, Args)]
 #[command(
-    mut_arg("command", |arg| arg.required(false).hide(true)),
+    mut_arg("command", |arg| arg.hide(true)),
+    mut_arg("shell", |arg| arg.hide(true)),
     after_help = "--timeout and --output-limit are for each command; the other limits for all \
 of them together.
 
@@ -71,7 +74,7 @@ struct Begun<'b> {
 
 pub(crate) fn run(asked: &Start, console: &mut Console) -> Result<Exit, Failure> {
     let config = config::load(&place::environment)?;
-    let mut understood = asked.flags.understand(&config, &place::environment)?;
+    let mut understood = asked.flags.understand(&config, &place::environment, console)?;
     if !understood.request.command.is_empty() {
         let words = "a session begins without a command; `sluice session exec` runs one in it";
         return Err(Failure::Usage(words.to_owned()));
@@ -119,7 +122,11 @@ pub(crate) fn run(asked: &Start, console: &mut Console) -> Result<Exit, Failure>
         // All that took time, which is not the session's.
         let until = until().map_err(anyhow::Error::new)?;
         plan.session = Some(SessionPlan { name: Some(name.clone()), ttl, until });
-        start(&plan, &understood, backend, name).await
+        let mut say = |note: &str| {
+            let word = console.toned_aside(Tone::Warn, "note:");
+            console.say(format_args!("{word} {}", Shown(note)));
+        };
+        start(&plan, &understood, backend, name, &mut say).await
     });
     runtime.shutdown_background();
     let state = match started {
@@ -148,6 +155,7 @@ async fn start(
     understood: &Understood,
     backend: &dyn Backend,
     name: String,
+    say: &mut dyn FnMut(&str),
 ) -> anyhow::Result<State> {
     let begun = Timestamp::now();
     let mut teardown = Teardown::default();
@@ -159,12 +167,17 @@ async fn start(
             return Err(err.into());
         }
     };
+    for words in prepared.secrets_in_words() {
+        say(&words);
+    }
     let mut state = describe(plan, understood, &prepared, name, begun);
     if let Err(err) = state.claim() {
         drop(teardown.run(backend).await);
         drop(prepared.evidence.remove());
         return Err(err);
     }
+    // Held while it is being made; after that it goes on without us.
+    let sealer = state.unsealed().begin(plan, understood, &prepared.evidence);
     let mut findings = Vec::new();
     let raised = leave(plan, understood, backend, &prepared, &mut teardown, &mut findings);
     match raised.await {
@@ -172,17 +185,20 @@ async fn start(
             state.sandbox = Some(sandbox);
             let used = backend.used(&plan.image).await;
             let record = Record::begun(plan, begun, &findings, &used, &understood.phases);
-            close::policy(understood, &prepared.evidence).map_err(anyhow::Error::msg)?;
             prepared.evidence.write_run(&record)?;
             state.write()?;
+            drop(sealer);
             Ok(state)
         }
         Err(err) => {
             let words = Chain(&err).to_string();
             let left = teardown.run(backend).await;
-            let (ended, used, missing) = (Err(err), Used::default(), Vec::new());
-            let mut report = Report { begun, ended, findings, used, left, missing };
-            report.missing = close::close(plan, understood, &prepared, &report);
+            let mut report = Report { ended: Err(err), findings, left, ..Report::begun(begun) };
+            let budget = WorkBudget::unattended();
+            close::close(plan, understood, &prepared, &mut report, &budget);
+            if let Some(sealer) = sealer {
+                sealer.done();
+            }
             Err(anyhow::anyhow!(words))
         }
     }
@@ -198,7 +214,9 @@ async fn leave(
     teardown: &mut Teardown,
     findings: &mut Vec<Finding>,
 ) -> Result<String, RunError> {
+    let turn = prepared.turn(backend).await;
     let raised = raise(plan, understood, backend, prepared, teardown, findings).await?;
+    drop(turn);
     let (Standing { started, gateway }, _isolated) = raised;
     let path = state::socket(&prepare::folder(plan));
     let failed = |source| {
@@ -232,7 +250,6 @@ fn describe(
     name: String,
     begun: Timestamp,
 ) -> State {
-    let fs = &understood.policy.fs;
     let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     State {
         name,
@@ -240,8 +257,8 @@ fn describe(
         backend: plan.backend.to_owned(),
         sandbox: None,
         image: plan.image.clone(),
-        uid: plan.user.uid,
-        gid: plan.user.gid,
+        uid: plan.host_user.uid,
+        gid: plan.host_user.gid,
         begun,
         until: plan.session.as_ref().map_or(begun, |session| session.until),
         network: plan.network.is_some(),
@@ -254,13 +271,6 @@ fn describe(
         },
         runs: understood.request.runs.clone(),
         state: understood.state.clone(),
-        workspace: prepared.workspace.as_ref().map(|workspace| Layout {
-            root: workspace.root.clone(),
-            upper: workspace.overlay.as_ref().map(|overlay| overlay.upper.clone()),
-            direct: plan.workspace.mode == Workspace::Direct,
-            protect: prepare::protect(plan),
-            deny: fs.deny.clone(),
-            artifacts: fs.artifacts.clone(),
-        }),
+        workspace: unsealed::layout(plan, understood, prepared),
     }
 }

@@ -21,6 +21,7 @@ use crate::evidence::RunFolder;
 use crate::exit::Failure;
 use crate::place;
 use crate::plan::RunId;
+use crate::run::unsealed::Unsealed;
 use crate::workspace::changes::as_written;
 
 /// One session, as plain data.
@@ -97,6 +98,20 @@ impl State {
     /// Where its first process answers.
     pub(crate) fn socket(&self) -> PathBuf {
         socket(&self.folder())
+    }
+
+    /// What closing its evidence takes.
+    pub(crate) fn unsealed(&self) -> Unsealed {
+        Unsealed {
+            run: self.run.clone(),
+            backend: self.backend.clone(),
+            is_session: true,
+            begun: self.begun,
+            folder: self.folder(),
+            runs: self.runs.clone(),
+            state: self.state.clone(),
+            workspace: self.workspace.clone(),
+        }
     }
 
     pub(crate) fn evidence(&self) -> anyhow::Result<RunFolder> {

@@ -8,9 +8,11 @@ use tokio::runtime::Runtime;
 use super::finish::{Why, finish};
 use super::state::State;
 use crate::console::{Console, Format, Tone};
+use crate::exec::Signals;
 use crate::exit::{Exit, Failure};
 use crate::request::BackendKind;
 use crate::shown::Shown;
+use crate::work_budget::{self, WorkBudget};
 use crate::{backend, sweep};
 
 /// Stop sessions and close their evidence.
@@ -36,6 +38,10 @@ pub(crate) fn run(asked: &Stop, console: &mut Console) -> Result<Exit, Failure> 
                 for missing in &finished.missing {
                     let word = console.toned_aside(Tone::Warn, "not in the evidence:");
                     console.say(format_args!("{word} {}", Shown(missing)));
+                }
+                for not_done in &finished.not_done {
+                    let word = console.toned_aside(Tone::Warn, "not whole in the evidence:");
+                    console.say(format_args!("{word} {not_done}"));
                 }
                 if console.format == Format::Table {
                     console.say(format_args!("stopped {}, run {}", Shown(name), finished.run));
@@ -64,7 +70,12 @@ fn stop(name: &str) -> Result<super::finish::Finished, Failure> {
         let backend = backend::open(kind).await?.backend;
         let held = sweep::try_hold(&state.folder());
         let held = held.context("somebody else is stopping it at this moment")?;
-        anyhow::Ok(finish(&state, Why::Stopped, &*backend, held).await)
+        let stop = work_budget::Stop::default();
+        let listening = Signals::listen().stop(stop.clone());
+        let budget = WorkBudget::attended(stop);
+        let finished = finish(&state, Why::Stopped, &*backend, held, &budget).await;
+        listening.abort();
+        anyhow::Ok(finished)
     })?;
     Ok(finished)
 }

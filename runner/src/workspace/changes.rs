@@ -99,8 +99,11 @@ pub enum Node {
     File {
         mode: u32,
         size: u64,
-        /// None where it was not read: too large, or not for us.
+        /// Of the whole content, holes as the zeros they read as.
         sha256: Option<Digest>,
+        /// Why there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unhashed: Option<Unhashed>,
     },
     Link {
         target: Bytes,
@@ -111,7 +114,44 @@ pub enum Node {
     },
 }
 
+/// Why the content of a file is not recorded.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unhashed {
+    /// The policy hides it.
+    Hidden,
+    /// The time for hashing was over.
+    NotInTime,
+    /// It has another size than what came in its place, so it differs anyway.
+    OtherSize,
+    /// Somebody stopped the work.
+    Stopped,
+    /// It, or what was read before it, is more than is hashed.
+    TooLarge,
+    /// It could not be read, or changed meanwhile.
+    Unreadable,
+}
+
+impl fmt::Display for Unhashed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Hidden => "hidden",
+            Self::NotInTime => "not hashed in time",
+            Self::OtherSize => "not hashed: its size differs",
+            Self::Stopped => "not hashed: stopped",
+            Self::TooLarge => "not hashed: too large",
+            Self::Unreadable => "not hashed: unreadable",
+        })
+    }
+}
+
 impl Node {
+    /// Whether the two are known to be the same. Two files that nobody read are
+    /// not, whatever their size.
+    pub fn is_same(&self, other: &Self) -> bool {
+        !matches!(self, Self::File { sha256: None, .. }) && self == other
+    }
+
     pub fn mode(&self) -> Option<u32> {
         match self {
             Self::Directory { mode } | Self::File { mode, .. } => Some(*mode),

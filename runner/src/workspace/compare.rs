@@ -27,13 +27,15 @@ use jiff::Timestamp;
 use policies::{FileGlob, RelativePath};
 use rustix::fs::FileType;
 
-use super::changes::{Before, Change, Changes, FORMAT, Kind, Nanos, Node};
-use super::highlights;
+use super::changes::{Before, Change, Changes, FORMAT, Kind, Nanos, Node, Unhashed};
+use super::git_trees;
+use super::highlights::{self, Highlight};
 use super::marks::Marks;
 use super::node::Reading;
 use super::path::{Bytes, TreePath};
 use super::survey::{denied, named_by};
 use super::tree::{Directory, Seen};
+use crate::work_budget::WorkBudget;
 
 /// An overlay whose sandbox has stopped.
 #[derive(Clone, Copy, Debug)]
@@ -51,13 +53,17 @@ pub struct Overlaid<'a> {
 pub struct ChangeLimits {
     pub entries: usize,
     pub depth: usize,
-    /// Bytes that are read to hash them, over all files.
+    /// Bytes of data that are hashed, over all files.
     pub hashed: u64,
+    /// Bytes of holes that are. They cost a sandbox nothing, so they have a
+    /// limit of their own: a file of one large hole does not use up what the
+    /// others need.
+    pub holes: u64,
 }
 
 impl Default for ChangeLimits {
     fn default() -> Self {
-        Self { entries: 100_000, depth: 200, hashed: 32 << 30 }
+        Self { entries: 100_000, depth: 200, hashed: 32 << 30, holes: 4 << 30 }
     }
 }
 
@@ -74,8 +80,12 @@ pub enum ChangesError {
     Unprivileged,
 }
 
-/// Lists what changed.
-pub fn changes(overlaid: &Overlaid<'_>, limits: &ChangeLimits) -> Result<Changes, ChangesError> {
+/// Lists what changed, as far as `budget` lets it.
+pub fn changes(
+    overlaid: &Overlaid<'_>,
+    limits: &ChangeLimits,
+    budget: &WorkBudget,
+) -> Result<Changes, ChangesError> {
     // Without the right to read them, marks look like no marks.
     if overlaid.marks == Marks::Trusted && !rustix::process::geteuid().is_root() {
         return Err(ChangesError::Unprivileged);
@@ -86,12 +96,20 @@ pub fn changes(overlaid: &Overlaid<'_>, limits: &ChangeLimits) -> Result<Changes
         overlaid: *overlaid,
         started: overlaid.started.into(),
         limits: *limits,
-        reading: Reading::new(limits.hashed),
+        reading: Reading::new(limits, budget),
+        budget,
         changes: Vec::new(),
         incomplete: Vec::new(),
     };
     walk.directory(&upper, Some(&lower), &TreePath::ROOT, Shade::default())?;
     walk.changes.sort_by(|a, b| a.path.cmp(&b.path));
+    let all: Vec<&Change> = walk.changes.iter().collect();
+    let trees = git_trees::after(&all, &lower).map_err(read("lower", &TreePath::ROOT))?;
+    for change in &mut walk.changes {
+        if git_trees::holding(&trees, &change.path).is_some() {
+            change.highlights.push(Highlight::GitTree);
+        }
+    }
     Ok(Changes {
         format: FORMAT,
         project: Bytes::from(overlaid.project),
@@ -115,7 +133,8 @@ struct Walk<'a> {
     overlaid: Overlaid<'a>,
     started: Nanos,
     limits: ChangeLimits,
-    reading: Reading,
+    reading: Reading<'a>,
+    budget: &'a WorkBudget,
     changes: Vec<Change>,
     incomplete: Vec<String>,
 }
@@ -149,8 +168,7 @@ impl Walk<'_> {
             self.too_many();
         }
         for named in &names {
-            if self.is_full() {
-                self.too_many();
+            if self.is_over() {
                 return Ok(());
             }
             self.name(upper, lower, &at.join(&named.name), &named.name, shade)?;
@@ -197,7 +215,8 @@ impl Walk<'_> {
             (Some(lower), Some(below)) => Some(self.before(lower, name, below, &seen)),
             _ => None,
         };
-        let after = self.reading.node(upper, name, &seen, denied);
+        let hidden = denied.then_some(Unhashed::Hidden);
+        let after = self.reading.node(upper, name, &seen, hidden);
 
         if !seen.is_directory() {
             if let (Some(lower), true) = (lower, below.is_some_and(|below| below.is_directory())) {
@@ -246,13 +265,12 @@ impl Walk<'_> {
         if shade.denied || named_by(self.overlaid.deny, path) {
             return Ok(());
         }
-        if self.is_full() {
-            self.too_many();
+        if self.is_over() {
             return Ok(());
         }
         let Some(seen) = lower.look(name).map_err(read("lower", path))? else { return Ok(()) };
         let before =
-            Before { node: self.reading.node(lower, name, &seen, false), stamp: (&seen).into() };
+            Before { node: self.reading.node(lower, name, &seen, None), stamp: (&seen).into() };
         self.record(path, Some(before), None);
         if seen.is_directory() {
             self.emptied(lower, path, name, shade)?;
@@ -289,7 +307,7 @@ impl Walk<'_> {
             (None, Some(_)) => Kind::Added,
             (Some(_), None) => Kind::Deleted,
             // Copied up and left as it was.
-            (Some(before), Some(after)) if before.node == *after => return,
+            (Some(before), Some(after)) if before.node.is_same(after) => return,
             (Some(before), Some(after)) if before.node.is_alike(after) => Kind::Mode,
             (Some(_), Some(_)) => Kind::Changed,
         };
@@ -314,6 +332,7 @@ impl Walk<'_> {
         // Of two files of different size the content differs; the old one need
         // not be read unless it is small.
         let differs = below.size() != above.size() && below.size() > SMALL;
+        let differs = differs.then_some(Unhashed::OtherSize);
         Before { node: self.reading.node(lower, name, below, differs), stamp: below.into() }
     }
 
@@ -349,8 +368,19 @@ impl Walk<'_> {
         }
     }
 
-    fn is_full(&self) -> bool {
-        self.changes.len() >= self.limits.entries
+    /// Whether nothing more is looked at: there is too much, or no time left.
+    fn is_over(&mut self) -> bool {
+        if self.changes.len() >= self.limits.entries {
+            self.too_many();
+            return true;
+        }
+        match self.budget.check() {
+            Ok(()) => false,
+            Err(why) => {
+                self.stop_at(format!("comparing was {why}; the rest was left out"));
+                true
+            }
+        }
     }
 
     fn too_many(&mut self) {

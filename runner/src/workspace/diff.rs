@@ -11,7 +11,7 @@ use super::changes::{Change, Changes, Node};
 use crate::console::{Console, Format, Tone};
 use crate::evidence::RunFolder;
 use crate::exit::{Exit, Failure};
-use crate::runs::Runs;
+use crate::runs::{RunName, Runs};
 use crate::session;
 use crate::shown::{Line, Shown};
 
@@ -22,8 +22,8 @@ use crate::shown::{Line, Shown};
 What a terminal would obey is shown as escapes; `--raw` gives the patch as `git apply`
 wants it. What a patch cannot hold (directories, links out, pipes) is listed after it.")]
 pub struct Diff {
-    /// The run.
-    run: String,
+    /// The run: `last`, its id, or the beginning of one.
+    run: RunName,
     /// Only these files and directories, relative to the project.
     #[arg(value_parser = tree_path)]
     paths: Vec<TreePath>,
@@ -38,8 +38,8 @@ pub struct Diff {
 }
 
 pub fn run(asked: &Diff, console: &mut Console) -> Result<Exit, Failure> {
-    let folder = RunFolder::open(&asked.runs.place()?, &asked.run).map_err(anyhow::Error::from)?;
-    if let Some(session) = session::state::living(&asked.run) {
+    let folder = asked.runs.open(&asked.run)?;
+    if let Some(session) = session::state::living(folder.run()) {
         session::finish::refresh(&session).map_err(|why| anyhow!("{why}"))?;
     }
     let changes = recorded(&folder)?;
@@ -144,9 +144,17 @@ fn kind(change: &Change) -> String {
 
 fn highlights(change: &Change, console: &Console) -> String {
     let mut words: Vec<String> = change.highlights.iter().map(ToString::to_string).collect();
+    if let Some(Node::File { unhashed: Some(why), .. }) = &change.after {
+        words.push(why.to_string());
+    }
     if change.moved {
         words.push("the host changed it too".to_owned());
     }
+    bracketed(words, console)
+}
+
+/// Words about a change, after its path.
+pub(super) fn bracketed(words: Vec<String>, console: &Console) -> String {
     if words.is_empty() {
         return String::new();
     }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::changes::{Change, Node};
 use super::path::TreePath;
+use super::tool_files;
 
 /// Why a change deserves a second look.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
@@ -17,6 +18,8 @@ use super::path::TreePath;
 pub enum Highlight {
     /// Instructions that other agents will follow.
     AgentInstructions,
+    /// Settings of agents, which start programs.
+    AgentSettings,
     /// What runs on the machine that builds.
     BuildScript,
     /// What runs in CI, with CI's credentials.
@@ -31,10 +34,16 @@ pub enum Highlight {
     Environment,
     /// It can be run now, and could not before or did not exist.
     Executable,
-    /// Repository settings and hooks.
+    /// Repository settings.
     Git,
+    /// Part of a directory that git takes for a repository.
+    GitTree,
+    /// What version control runs by itself.
+    Hook,
     /// Somebody else's code, by name and hash.
     LockFile,
+    /// It configures this program.
+    OurOwn,
     /// Scripts that run when a package is installed.
     PackageScripts,
     /// What a shell runs when it starts.
@@ -43,6 +52,10 @@ pub enum Highlight {
     SetId,
     /// A pipe, a socket or a device.
     Special,
+    /// It chooses which programs are run.
+    ToolVersion,
+    /// A tool obeys it without being asked, so `apply` wants it named.
+    Unasked,
     /// A link that leads out of the project.
     WayOut,
 }
@@ -51,6 +64,7 @@ impl fmt::Display for Highlight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::AgentInstructions => "instructions for agents",
+            Self::AgentSettings => "settings of agents, which start programs",
             Self::BuildScript => "runs when it is built",
             Self::Ci => "runs in CI",
             Self::Container => "container recipe",
@@ -58,12 +72,17 @@ impl fmt::Display for Highlight {
             Self::Editor => "editor settings",
             Self::Environment => "environment and credentials",
             Self::Executable => "executable",
-            Self::Git => "git settings or hooks",
+            Self::Git => "git settings",
+            Self::GitTree => "git takes its directory for a repository",
+            Self::Hook => "runs on commit, checkout or status",
             Self::LockFile => "pins dependencies",
+            Self::OurOwn => "configures sluice",
             Self::PackageScripts => "package scripts",
             Self::ShellProfile => "shell profile",
             Self::SetId => "runs with its owner's rights",
             Self::Special => "not a file",
+            Self::ToolVersion => "chooses which programs are run",
+            Self::Unasked => "obeyed unasked: apply wants it named with --accept",
             Self::WayOut => "link out of the project",
         })
     }
@@ -71,7 +90,11 @@ impl fmt::Display for Highlight {
 
 /// What there is to say about a change.
 pub(super) fn of(change: &Change, denied: bool) -> Vec<Highlight> {
-    let mut found = by_name(&change.path);
+    let mut found: Vec<_> = tool_files::naming(&change.path).map(|row| row.kind).collect();
+    let is_link = matches!(change.after, Some(Node::Link { .. }));
+    if change.after.is_some() && tool_files::acting_unasked(&change.path, is_link).is_some() {
+        found.push(Highlight::Unasked);
+    }
     if denied {
         found.push(Highlight::Denied);
     }
@@ -122,119 +145,6 @@ pub fn leads_out(path: &TreePath, target: &[u8]) -> bool {
     false
 }
 
-fn by_name(path: &TreePath) -> Vec<Highlight> {
-    // Names that tools compare without regard to case on some systems.
-    let text = path.lossy().to_ascii_lowercase();
-    let name = text.rsplit('/').next().unwrap_or_default();
-    let parts: Vec<&str> = text.split('/').collect();
-    let holds = |part: &str| parts.contains(&part);
-    let mut found = Vec::new();
-
-    if parts.first() == Some(&".github") && holds("workflows")
-        || holds(".circleci")
-        || holds(".buildkite")
-        || holds(".gitea")
-        || holds(".forgejo")
-        || holds(".woodpecker")
-        || holds(".teamcity")
-        || text.starts_with(".github/actions/")
-        || lists(CI, name)
-        || name.starts_with(".gitlab-ci")
-        || name.starts_with("azure-pipelines")
-    {
-        found.push(Highlight::Ci);
-    }
-    if holds(".git") || lists(GIT, name) || holds(".husky") || holds(".githooks") || holds("hooks")
-    {
-        found.push(Highlight::Git);
-    }
-    if lists(PACKAGES, name) {
-        found.push(Highlight::PackageScripts);
-    }
-    if lists(BUILD, name)
-        || holds("scripts")
-        || text.starts_with(".cargo/")
-        || name.ends_with(".mk")
-    {
-        found.push(Highlight::BuildScript);
-    }
-    if lists(LOCKS, name) || (name.starts_with("requirements") && name.ends_with(".txt")) {
-        found.push(Highlight::LockFile);
-    }
-    if lists(SHELLS, name) {
-        found.push(Highlight::ShellProfile);
-    }
-    if name == ".env"
-        || name.starts_with(".env.")
-        || lists(CREDENTIALS, name)
-        || holds(".ssh")
-        || holds(".aws")
-        || holds(".gnupg")
-        || holds(".kube")
-        || name.ends_with(".pem")
-        || name.ends_with(".key")
-    {
-        found.push(Highlight::Environment);
-    }
-    if holds(".vscode")
-        || holds(".idea")
-        || holds(".devcontainer")
-        || name == ".editorconfig"
-        || name == ".nvimrc"
-        || name == ".exrc"
-    {
-        found.push(Highlight::Editor);
-    }
-    if name.starts_with("dockerfile")
-        || name.ends_with(".dockerfile")
-        || name.starts_with("containerfile")
-        || name.starts_with("docker-compose")
-        || name == "compose.yaml"
-        || name == "compose.yml"
-    {
-        found.push(Highlight::Container);
-    }
-    if lists(AGENTS, name)
-        || holds(".claude")
-        || holds(".cursor")
-        || text == ".github/copilot-instructions.md"
-        || name == "sandbox.policy.yaml"
-        || name.ends_with(".policy.yaml")
-    {
-        found.push(Highlight::AgentInstructions);
-    }
-    found
-}
-
-fn lists(names: &str, name: &str) -> bool {
-    names.split_ascii_whitespace().any(|listed| listed == name)
-}
-
-const CI: &str = "\
-    .travis.yml .drone.yml appveyor.yml .appveyor.yml jenkinsfile bitbucket-pipelines.yml \
-    cloudbuild.yaml buildspec.yml .pre-commit-config.yaml .pre-commit-hooks.yaml \
-    lefthook.yml dependabot.yml renovate.json codeowners";
-const GIT: &str = ".gitattributes .gitmodules .gitconfig .gitignore .lfsconfig .mailmap";
-const PACKAGES: &str = "\
-    package.json .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs setup.py setup.cfg pyproject.toml \
-    conftest.py sitecustomize.py usercustomize.py pip.conf composer.json gemfile rakefile \
-    pom.xml build.gradle build.gradle.kts cargo.toml go.mod tox.ini noxfile.py deno.json";
-const BUILD: &str = "\
-    makefile gnumakefile justfile taskfile.yml build.rs configure cmakelists.txt sconstruct \
-    meson.build build.bazel workspace.bazel gradlew mvnw vagrantfile .envrc .tool-versions \
-    rust-toolchain rust-toolchain.toml gulpfile.js gruntfile.js";
-const LOCKS: &str = "\
-    cargo.lock package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lockb \
-    bun.lock poetry.lock pipfile.lock uv.lock pdm.lock gemfile.lock composer.lock go.sum \
-    flake.lock gradle.lockfile deno.lock";
-const SHELLS: &str = "\
-    .bashrc .bash_profile .bash_login .bash_logout .profile .zshrc .zshenv .zprofile .zlogin \
-    .kshrc .cshrc .tcshrc config.fish .inputrc .xprofile .xinitrc";
-const CREDENTIALS: &str = "\
-    .netrc .pgpass .git-credentials credentials credentials.json id_rsa id_ed25519 id_ecdsa \
-    .pypirc .dockercfg authorized_keys known_hosts";
-const AGENTS: &str = "agents.md claude.md gemini.md .cursorrules .mcp.json .windsurfrules";
-
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
@@ -248,7 +158,6 @@ mod tests {
             ".github/workflows/ci.yml",
             "web/package.json",
             "Cargo.lock",
-            "sub/.git/hooks/pre-commit",
             ".gitattributes",
             "home/.bashrc",
             ".env.local",
@@ -256,20 +165,20 @@ mod tests {
             ".vscode/tasks.json",
             "src/main.rs",
         ] {
-            let found = by_name(&TreePath::parse(path.as_bytes()).unwrap());
-            let words: Vec<String> = found.iter().map(Highlight::to_string).collect();
+            let path = TreePath::parse(path.as_bytes()).unwrap();
+            let words: Vec<String> =
+                tool_files::naming(&path).map(|row| row.kind.to_string()).collect();
             told.push_str(&format!("{path}: {}\n", words.join(", ")));
         }
         expect![[r#"
             .github/workflows/ci.yml: runs in CI
             web/package.json: package scripts
             Cargo.lock: pins dependencies
-            sub/.git/hooks/pre-commit: git settings or hooks
-            .gitattributes: git settings or hooks
+            .gitattributes: git settings
             home/.bashrc: shell profile
             .env.local: environment and credentials
             AGENTS.md: instructions for agents
-            .vscode/tasks.json: editor settings
+            .vscode/tasks.json: editor settings, editor settings
             src/main.rs: 
         "#]]
         .assert_eq(&told);

@@ -13,6 +13,7 @@ pub mod apply;
 pub mod changes;
 mod compare;
 pub mod diff;
+mod git_trees;
 mod gitdirs;
 mod highlights;
 mod marks;
@@ -25,9 +26,12 @@ mod path;
 mod pattern;
 mod prepare;
 pub mod removal;
+mod secret_files;
+pub(crate) mod sparse;
 mod survey;
 #[cfg(test)]
 pub(crate) mod testing;
+mod tool_files;
 pub mod tree;
 pub mod usage;
 

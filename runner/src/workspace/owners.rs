@@ -1,11 +1,11 @@
 //! Whose a project's files are: on the disk, and in the sandbox.
 //!
-//! Nothing in a sandbox is root. Somebody else's project is worked on as that
-//! somebody; root's own is shown through a mount in which its owner appears as
-//! the sandbox's user ([`crate::launch::idmap`]), so that files can be changed
-//! and what is written belongs to the project's owner. Where the kernel or the
-//! file system cannot do that the sandbox's user remains a stranger there, and
-//! whoever asked is told.
+//! Nothing in a sandbox is root. A project that root works on is shown through a
+//! mount in which its owner appears as the sandbox's user
+//! ([`crate::launch::idmap`]), so that files can be changed and what is written
+//! belongs to the project's owner. Where the kernel or the file system cannot do
+//! that, somebody else's project is worked on as that somebody; to root's own the
+//! sandbox's user remains a stranger, and whoever asked is told.
 //!
 //! What belongs to a third user stays that user's in every case: a mapping is one
 //! to one.
@@ -24,13 +24,16 @@ use crate::image::program;
 use crate::init::measure::NOTHING_MOUNTED;
 use crate::launch::idmap::Swap;
 use crate::place::Variable;
-use crate::plan::UserIds;
+use crate::plan::{OWN_USERS, OwnUsers, UserIds};
 
 /// Who the command is, and whose the files are that it writes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Owners {
     pub user: UserIds,
     pub disk: UserIds,
+    /// Where the sandbox may be nobody else instead of `user`, and the files still
+    /// be its own.
+    pub own_users: Option<OwnUsers>,
     /// Why the two are strangers, if they are.
     pub strangers: Option<String>,
 }
@@ -42,24 +45,25 @@ pub fn owners(project: &Path, is_shown: bool, variable: Variable<'_>) -> Owners 
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
     };
-    let same = |user| Owners { user, disk: user, strangers: None };
+    let same = |user| Owners { user, disk: user, own_users: None, strangers: None };
     if caller.uid != 0 {
         return same(caller);
     }
+    let own_users = OwnUsers::here();
     let owner = match project.metadata() {
         Ok(found) => UserIds { uid: found.uid(), gid: found.gid() },
         Err(_) => return same(NOBODY_IN_PARTICULAR),
     };
-    if owner.uid != 0 {
-        return same(owner);
-    }
+    let user = if owner.uid == 0 { NOBODY_IN_PARTICULAR } else { owner };
     if !is_shown {
-        return same(NOBODY_IN_PARTICULAR);
+        return Owners { own_users, ..same(user) };
     }
-    let swap = Swap { disk: owner, shown: NOBODY_IN_PARTICULAR };
+    // Whom it appears as makes no difference to whether it can.
+    let swap = Swap { disk: owner, shown: UserIds { uid: OWN_USERS.start, gid: user.gid } };
     match can_show(project, &swap, variable) {
-        Ok(()) => Owners { user: swap.shown, disk: swap.disk, strangers: None },
-        Err(err) => Owners { strangers: Some(format!("{err:#}")), ..same(NOBODY_IN_PARTICULAR) },
+        Ok(()) => Owners { user, disk: owner, own_users, strangers: None },
+        Err(_) if owner.uid != 0 => same(owner),
+        Err(err) => Owners { strangers: Some(format!("{err:#}")), ..same(user) },
     }
 }
 

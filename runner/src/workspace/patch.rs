@@ -18,6 +18,7 @@ use super::changes::{Change, Changes, Node, Section};
 use super::highlights::Highlight;
 use super::path::TreePath;
 use super::tree::Directory;
+use crate::work_budget::{CutShort, WorkBudget};
 
 /// How much text is compared.
 #[derive(Clone, Copy, Debug)]
@@ -39,16 +40,23 @@ impl Default for PatchLimits {
 /// Lines of context around a change.
 const CONTEXT: usize = 3;
 
-/// Writes the patch for `changes` and notes in each where its part is.
+/// Writes the patch for `changes` and notes in each where its part is. What
+/// `budget` leaves no time for has none, and that is noted too.
 pub fn write(
     changes: &mut Changes,
     upper: &Directory,
     lower: &Directory,
     limits: &PatchLimits,
+    budget: &WorkBudget,
     mut out: impl Write,
 ) -> io::Result<()> {
     let mut offset = 0;
+    let mut left_out: Option<(CutShort, usize)> = None;
     for change in &mut changes.changes {
+        if let Err(why) = budget.check() {
+            left_out.get_or_insert((why, 0)).1 += 1;
+            continue;
+        }
         let room = limits.whole.saturating_sub(offset);
         let layers = Layers { upper, lower, most: limits.file.min(room), time: limits.time };
         let mut section = Vec::new();
@@ -61,7 +69,17 @@ pub fn write(
         out.write_all(&section)?;
         offset += length;
     }
+    if let Some((why, count)) = left_out {
+        changes.incomplete.push(format!("the patch was {why}; {count} changes are only listed"));
+    }
     out.flush()
+}
+
+/// How one text became another, as the lines of a unified diff.
+pub(crate) fn difference(old: &str, new: &str, time: Duration) -> String {
+    let mut out = Vec::new();
+    hunks(&lines(old.as_bytes()), &lines(new.as_bytes()), time, &mut out);
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 struct Layers<'a> {

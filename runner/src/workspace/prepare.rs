@@ -30,6 +30,7 @@ use super::masks;
 use super::owners;
 use super::path::TreePath;
 use super::pattern::Pattern;
+use super::secret_files;
 use super::survey::{self, Survey, SurveyError};
 use super::tree::Directory;
 use crate::launch::idmap::Swap;
@@ -42,6 +43,8 @@ pub struct Project<'a> {
     pub mode: Workspace,
     pub protect: &'a BTreeSet<RelativePath>,
     pub deny: &'a [FileGlob],
+    /// Shown although it is hidden by default.
+    pub show: &'a [FileGlob],
     /// Whom the sandbox runs as; used when we may give files away.
     pub owner: Option<(u32, u32)>,
     /// Under another owner than on disk, if at all.
@@ -71,6 +74,12 @@ pub struct Prepared {
     /// Not to be seen. An overlay hides them by itself; otherwise
     /// [`Prepared::empty_file`] or [`Prepared::empty_directory`] goes over each.
     pub masked: Vec<Place>,
+    /// Those of them that only the default list names.
+    pub hidden: Vec<TreePath>,
+    /// Files that hold credentials and that somebody wants shown.
+    pub shown: Vec<TreePath>,
+    /// Everything that the sandbox is not to see, as patterns.
+    pub deny: Vec<FileGlob>,
     pub empty_file: PathBuf,
     pub empty_directory: PathBuf,
     /// Protected, and not there: nothing to mount, and `apply` refuses them.
@@ -132,13 +141,17 @@ pub enum PrepareError {
 pub fn prepare(project: &Project<'_>, scratch: &Path) -> Result<Prepared, PrepareError> {
     let root = project.root.canonicalize().map_err(disk("find", project.root))?;
     let tree = Directory::open(&root).map_err(disk("open", &root))?;
-    let Survey { mut protected, mut masked, absent } = match project.mode {
+    let Survey { mut protected, mut masked, hidden, shown, absent } = match project.mode {
         Workspace::None => Survey::default(),
         Workspace::Direct | Workspace::Overlay | Workspace::Readonly => {
-            survey::survey(&tree, project.protect, project.deny, &survey::Limits::default())?
+            let Project { protect, deny, show, .. } = *project;
+            survey::survey(&tree, protect, deny, show, &survey::Limits::default())?
         }
     };
 
+    let mut deny = project.deny.to_vec();
+    deny.extend(hidden.iter().filter_map(secret_files::pattern));
+    deny.extend(secret_files::to_come(project.show));
     let further = gitdirs::led_to(&tree, &root, &protected)?;
     protected.extend(further);
     protected.sort();
@@ -175,17 +188,29 @@ pub fn prepare(project: &Project<'_>, scratch: &Path) -> Result<Prepared, Prepar
         }
     };
     let overlay = match project.mode {
-        Workspace::Overlay => Some(layers(project, &source, &tree, &masked, scratch)?),
+        Workspace::Overlay => Some(layers(project, &source, &tree, (&masked, &deny), scratch)?),
         Workspace::Direct | Workspace::None | Workspace::Readonly => None,
     };
-    Ok(Prepared { root, source, overlay, protected, masked, empty_file, empty_directory, absent })
+    Ok(Prepared {
+        root,
+        source,
+        overlay,
+        protected,
+        masked,
+        hidden,
+        shown,
+        deny,
+        empty_file,
+        empty_directory,
+        absent,
+    })
 }
 
 fn layers(
     project: &Project<'_>,
     source: &Path,
     tree: &Directory,
-    masked: &[Place],
+    (masked, deny): (&[Place], &[FileGlob]),
     scratch: &Path,
 ) -> Result<Overlay, PrepareError> {
     let scratch = scratch.canonicalize().map_err(disk("find", scratch))?;
@@ -212,7 +237,7 @@ fn layers(
         .map_err(|err| disk("prepare", &upper)(err.into()))?;
 
     let mut lower = Vec::new();
-    let ahead = ahead(project.deny, tree);
+    let ahead = ahead(deny, tree);
     if !masked.is_empty() || !ahead.is_empty() {
         let layer = scratch.join("masks");
         private(&layer)?;
@@ -225,8 +250,8 @@ fn layers(
     Ok(Overlay { lower, upper, work })
 }
 
-/// What `fs.deny` names most plainly and is not there: hidden before it exists,
-/// if there is a directory for it.
+/// What patterns name most plainly and is not there: hidden before it exists, if
+/// there is a directory for it.
 fn ahead(deny: &[FileGlob], tree: &Directory) -> Vec<Place> {
     let is_to_come = |path: &TreePath| {
         let there = tree.holding(path).ok().flatten();
@@ -282,6 +307,7 @@ mod tests {
             mode,
             protect: &BTreeSet::new(),
             deny: &deny,
+            show: &[],
             owner,
             shown: None,
         };
@@ -328,6 +354,7 @@ mod tests {
             mode: Workspace::Readonly,
             protect: &BTreeSet::new(),
             deny: &[],
+            show: &[FileGlob::parse("**").unwrap()],
             owner: None,
             shown: None,
         };

@@ -21,9 +21,11 @@ use std::thread;
 use policies::{FileGlob, RelativePath};
 use rustix::fs::{FileType, RawDir};
 
+use super::git_trees;
 use super::path::TreePath;
 use super::pattern::Pattern;
 use super::prepare::Place;
+use super::secret_files::{self, Fate};
 use super::tree::{Directory, is_absent};
 
 /// How much of a project is looked at before we give up on it.
@@ -44,6 +46,10 @@ impl Default for Limits {
 pub(super) struct Survey {
     pub(super) protected: Vec<Place>,
     pub(super) masked: Vec<Place>,
+    /// Those of them that no `fs.deny` names.
+    pub(super) hidden: Vec<TreePath>,
+    /// Files with credentials that somebody wants shown.
+    pub(super) shown: Vec<TreePath>,
     pub(super) absent: Vec<TreePath>,
 }
 
@@ -70,6 +76,7 @@ pub(super) fn survey(
     tree: &Directory,
     protect: &BTreeSet<RelativePath>,
     deny: &[FileGlob],
+    show: &[FileGlob],
     limits: &Limits,
 ) -> Result<Survey, SurveyError> {
     let mut found = Survey::default();
@@ -81,6 +88,7 @@ pub(super) fn survey(
     let root = tree.child(b".").map_err(read)?;
     let walk = Walk {
         deny: deny.iter().map(Pattern::new).collect(),
+        show,
         limits: *limits,
         left: AtomicUsize::new(limits.entries),
         work: Mutex::new(Work { found, ..Work::default() }),
@@ -102,10 +110,12 @@ pub(super) fn survey(
     if let Some((_, failed)) = failed {
         return Err(failed);
     }
-    let Survey { protected, masked, absent } = &mut found;
+    let Survey { protected, masked, hidden, shown, absent } = &mut found;
     protected.sort();
     protected.dedup();
     masked.sort();
+    hidden.sort();
+    shown.sort();
     absent.sort();
     Ok(found)
 }
@@ -134,6 +144,30 @@ impl Survey {
         Ok(())
     }
 
+    /// A directory that git obeys under whatever name is as read-only as one
+    /// called `.git`; of the project's own root, what git runs.
+    fn repository(
+        &mut self,
+        here: &Directory,
+        at: &TreePath,
+        inside: &mut Vec<TreePath>,
+    ) -> io::Result<()> {
+        if !at.is_root() {
+            self.protected.push(Place { path: at.clone(), directory: true });
+            inside.clear();
+            return Ok(());
+        }
+        for name in [&b"HEAD"[..], b"commondir", b"config", b"config.worktree", b"hooks", b"info"] {
+            let Some(seen) = here.look(name)? else { continue };
+            if matches!(seen.kind(), FileType::Directory | FileType::RegularFile) {
+                let path = at.join(name);
+                inside.retain(|inside| *inside != path);
+                self.protected.push(Place { path, directory: seen.is_directory() });
+            }
+        }
+        Ok(())
+    }
+
     fn protect(&mut self, path: TreePath, kind: FileType) -> Result<(), SurveyError> {
         match kind {
             FileType::Directory => self.protected.push(Place { path, directory: true }),
@@ -147,6 +181,8 @@ impl Survey {
 
 struct Walk<'a> {
     deny: Vec<Pattern<'a>>,
+    /// What is not hidden although it may hold credentials.
+    show: &'a [FileGlob],
     limits: Limits,
     /// Names that may still be met.
     left: AtomicUsize,
@@ -236,6 +272,8 @@ impl Walk<'_> {
                 let mut work = self.lock();
                 work.found.protected.extend(found.protected);
                 work.found.masked.extend(found.masked);
+                work.found.hidden.extend(found.hidden);
+                work.found.shown.extend(found.shown);
                 if !inside.is_empty() {
                     work.waiting.extend(inside.into_iter().map(|path| (Arc::clone(&here), path)));
                     self.changed.notify_all();
@@ -253,7 +291,7 @@ impl Walk<'_> {
             return Err(SurveyError::Deep { path: at.clone(), limit: self.limits.depth });
         }
         let failed = |source: io::Error| SurveyError::Read { path: at.clone(), source };
-        let (mut found, mut inside) = (Survey::default(), Vec::new());
+        let (mut found, mut inside, mut parts) = (Survey::default(), Vec::new(), Vec::new());
         let mut buffer = [MaybeUninit::uninit(); 16 * 1024];
         let mut entries = RawDir::new(here, &mut buffer);
         while let Some(entry) = entries.next() {
@@ -280,6 +318,16 @@ impl Walk<'_> {
                 found.masked.push(Place { path: at.join(name), directory });
                 continue;
             }
+            match secret_files::fate(here, at, name, kind, self.show) {
+                Some(Fate::Hidden) => {
+                    let directory = kind == FileType::Directory;
+                    found.masked.push(Place { path: at.join(name), directory });
+                    found.hidden.push(at.join(name));
+                    continue;
+                }
+                Some(Fate::Shown) => found.shown.push(at.join(name)),
+                None => {}
+            }
             // Git's own; what is inside needs no second mount. Where names have
             // no case another spelling is the same directory.
             let is_plain = matches!(kind, FileType::Directory | FileType::RegularFile);
@@ -288,6 +336,12 @@ impl Walk<'_> {
             } else if kind == FileType::Directory {
                 inside.push(at.join(name));
             }
+            if git_trees::is_part(name) {
+                parts.push(name.to_vec());
+            }
+        }
+        if git_trees::is_repository(parts.iter().map(Vec::as_slice)) {
+            found.repository(here, at, &mut inside).map_err(failed)?;
         }
         Ok((found, inside))
     }
@@ -343,7 +397,8 @@ mod tests {
     fn check(dir: &Path, protect: &[&str], deny: &[&str], expected: Expect) {
         let tree = Directory::open(dir).unwrap();
         let protect = protect.iter().map(|path| RelativePath::parse(path).unwrap()).collect();
-        let told = match survey(&tree, &protect, &globs(deny), &Limits::default()) {
+        let told = match survey(&tree, &protect, &globs(deny), &globs(&["**"]), &Limits::default())
+        {
             Err(err) => format!("{err}\n"),
             Ok(found) => {
                 let list = |title: &str, places: &[Place]| -> String {
@@ -384,6 +439,28 @@ mod tests {
                 masked a/.env
                 masked a/.ssh/
                 absent tools/build
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_repository_is_protected_whatever_it_is_called() {
+        let dir = tempfile::tempdir().unwrap();
+        for made in ["fixtures/store/objects", "fixtures/store/refs", "objects", "refs", "hooks"] {
+            fs::create_dir_all(dir.path().join(made)).unwrap();
+        }
+        for made in ["fixtures/store/HEAD", "HEAD", "config"] {
+            fs::write(dir.path().join(made), "").unwrap();
+        }
+        check(
+            dir.path(),
+            &[],
+            &[],
+            expect![[r#"
+                protected HEAD
+                protected config
+                protected fixtures/store/
+                protected hooks/
             "#]],
         );
     }
@@ -435,13 +512,13 @@ mod tests {
         let dir = project();
         let tree = Directory::open(dir.path()).unwrap();
         let few = Limits { entries: 3, depth: 9 };
-        let err = survey(&tree, &BTreeSet::new(), &[], &few).unwrap_err();
+        let err = survey(&tree, &BTreeSet::new(), &[], &[], &few).unwrap_err();
         assert_eq!(
             err.to_string(),
             "the project has more than 3 files; choose a smaller workspace"
         );
         let flat = Limits { entries: 99, depth: 1 };
-        let err = survey(&tree, &BTreeSet::new(), &[], &flat).unwrap_err();
+        let err = survey(&tree, &BTreeSet::new(), &[], &[], &flat).unwrap_err();
         assert!(matches!(err, SurveyError::Deep { .. }), "{err}");
     }
 

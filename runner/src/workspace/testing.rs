@@ -14,6 +14,7 @@ use super::compare::{ChangeLimits, ChangesError, Overlaid, changes};
 use super::marks::Marks;
 use super::prepare::{Prepared, Project, prepare};
 use super::{Changes, tree::Directory};
+use crate::work_budget::WorkBudget;
 
 /// A project with an overlay mounted over it.
 pub(crate) struct Mounted {
@@ -40,6 +41,7 @@ impl Mounted {
             mode: Workspace::Overlay,
             protect: &protect,
             deny: &deny,
+            show: &[FileGlob::parse("**").unwrap()],
             owner: None,
             shown: None,
         };
@@ -75,10 +77,14 @@ impl Mounted {
     }
 
     pub(crate) fn changes(&self) -> Result<Changes, ChangesError> {
-        self.changes_within(&ChangeLimits::default())
+        self.changes_within(&ChangeLimits::default(), &WorkBudget::unattended())
     }
 
-    pub(crate) fn changes_within(&self, limits: &ChangeLimits) -> Result<Changes, ChangesError> {
+    pub(crate) fn changes_within(
+        &self,
+        limits: &ChangeLimits,
+        budget: &WorkBudget,
+    ) -> Result<Changes, ChangesError> {
         let overlaid = Overlaid {
             project: self.project(),
             upper: self.upper(),
@@ -87,7 +93,7 @@ impl Mounted {
             protect: &self.protect,
             deny: &self.deny,
         };
-        changes(&overlaid, limits)
+        changes(&overlaid, limits, budget)
     }
 }
 
@@ -133,8 +139,9 @@ pub(crate) fn told(changes: &Changes) -> String {
         let after = match &change.after {
             None => String::new(),
             Some(super::changes::Node::Directory { mode }) => format!(" directory {mode:o}"),
-            Some(super::changes::Node::File { mode, size, sha256 }) => {
-                format!(" file {mode:o} {size}{}", if sha256.is_some() { "" } else { " unread" })
+            Some(super::changes::Node::File { mode, size, unhashed, .. }) => {
+                let unread = unhashed.map_or_else(String::new, |why| format!(" unread: {why}"));
+                format!(" file {mode:o} {size}{unread}")
             }
             Some(super::changes::Node::Link { target }) => format!(" -> {target}"),
             Some(super::changes::Node::Special { what }) => format!(" {what}"),

@@ -116,10 +116,23 @@ fn is_counted_already(seen: &Seen, linked: &mut HashSet<(u64, u64)>) -> bool {
     has_names && !linked.insert((stat.st_dev, stat.st_ino))
 }
 
-/// What it really takes: a file of holes takes nothing.
+/// What it really takes: a file of holes takes nothing. The few blocks in which a
+/// file system keeps where the others are do not count, or a file of exactly the
+/// limit would be within it on one machine and not on the next.
 fn blocks(seen: &Seen) -> u64 {
-    u64::try_from(seen.stat().st_blocks).unwrap_or_default().saturating_mul(512)
+    let stat = seen.stat();
+    let taken = u64::try_from(stat.st_blocks).unwrap_or_default().saturating_mul(512);
+    if seen.is_directory() {
+        return taken;
+    }
+    let content = u64::try_from(stat.st_size).unwrap_or_default().next_multiple_of(BLOCK);
+    let is_bookkeeping = taken.saturating_sub(content) <= BOOKKEEPING + content / 256;
+    if is_bookkeeping { taken.min(content) } else { taken }
 }
+
+const BLOCK: u64 = 4096;
+/// For a small file; large ones need more, a block for each few hundred pieces.
+const BOOKKEEPING: u64 = 2 * BLOCK;
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! `sluice audit tail`, `search`, `show` and `export`.
+//! `sluice audit tail`, `search`, `review`, `seal`, `show` and `export`.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -145,6 +145,10 @@ fn filters_choose() {
     assert_eq!(count(&["--until", "2026-11-16T10:00:00Z"]), 0);
     assert_eq!(count(&["acme/widgets"]), 1);
     assert_eq!(count(&["--limit", "2"]), 2);
+    assert_eq!(count(&["--min-sent", "12B"]), 3);
+    assert_eq!(count(&["--min-sent", "13B"]), 0);
+    assert_eq!(count(&["--min-received", "345B"]), 3);
+    assert_eq!(count(&["--min-received", "1KiB"]), 0);
 }
 
 #[test]
@@ -168,12 +172,93 @@ fn what_cannot_be_filtered_by_is_wrong_usage() {
         ["--status", "2x"],
         ["--kind", "requests"],
         ["--verdict", "maybe"],
-        ["--run", "../run-1"],
+        ["--min-sent", "much"],
     ] {
         let ran = world.sluice(&["audit", "search", wrong[0], wrong[1]]);
         assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{wrong:?}");
         ran.assert_harmless();
     }
+}
+
+#[test]
+fn a_run_that_is_not_there_is_told_the_same_way_by_every_verb() {
+    let world = two_runs();
+    for verb in [
+        &["audit", "search", "--run"][..],
+        &["audit", "show"],
+        &["audit", "summary", "--run"],
+        &["audit", "verify", "--run"],
+        &["logs"],
+        &["diff"],
+        &["apply"],
+        &["transcript"],
+        &["artifacts"],
+        &["rm"],
+    ] {
+        for name in ["nosuch", "../run-1", "2026"] {
+            let ran = world.sluice(&[verb, &[name]].concat());
+            assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{verb:?} {name}");
+            let told = format!("error: there is no run `{name}`; `sluice ls` lists them\n");
+            assert_eq!(ran.stderr, told, "{verb:?} {name}");
+        }
+    }
+}
+
+#[test]
+fn a_run_may_be_named_by_last_or_by_its_beginning() {
+    let world = two_runs();
+    for (name, host) in
+        [("last", "uploads.github.com"), ("run-1", "pastebin.com"), ("2", "uploads")]
+    {
+        let ran = world.sluice(&["audit", "search", "--run", name]);
+        assert!(ran.code == 0 && ran.stdout.contains(host), "{name}: {ran:?}");
+    }
+    let ran = world.sluice(&["audit", "search", "--run", "run"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (1, "error: `run` begins 2 runs: run-2, run-1\n"));
+}
+
+#[test]
+fn a_table_has_one_row_for_each_request_and_fits_the_terminal() {
+    let mut world = two_runs();
+    let rows = |world: &World, more: &[&str]| {
+        let ran = world.sluice(&[&["audit", "search"], more].concat());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.stdout.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(&world, &[]).len(), 3);
+    assert_eq!(rows(&world, &["--all"]).len(), 7);
+    world.set("COLUMNS", "90");
+    let narrow = rows(&world, &[]);
+    assert!(narrow.iter().all(|row| row.chars().count() <= 90), "{narrow:?}");
+    // The end of an id is enough to ask for the rest.
+    let id = narrow[1].rsplit(' ').next().unwrap();
+    assert_eq!(id.len(), 8);
+    let shown = world.sluice(&["audit", "show", id]);
+    assert!(shown.code == 0 && shown.stdout.contains("pastebin.com"), "{shown:?}");
+    world.set("COLUMNS", "100");
+    let one_run = rows(&world, &["--run", "run-1"]);
+    assert!(one_run.iter().all(|row| !row.contains("run-1") && row.chars().count() <= 100));
+}
+
+#[test]
+fn totals_are_counted_for_each_host() {
+    let world = two_runs();
+    let ran = world.sluice(&["audit", "summary"]);
+    ran.assert_harmless();
+    expect![[r#"
+        exit 0
+        --- stdout
+        HOST                ALLOWED  REFUSED  FAILED       SENT   RECEIVED  REFUSED FOR
+        pastebin.com              0        1       0        12B       345B  no_rule
+        api.github.com            1        0       0        12B       345B  -
+        uploads.github.com        1        0       0        12B       345B  -
+        --- stderr
+    "#]]
+    .assert_eq(&ran.whole());
+    let totals = world.sluice(&["audit", "summary", "--run", "last", "-o", "json"]).json();
+    assert_eq!(totals.as_array().unwrap().len(), 1);
+    assert_eq!(totals[0]["host"], "uploads.github.com");
+    assert_eq!(totals[0]["sent"], 12);
 }
 
 #[test]
@@ -184,7 +269,7 @@ fn a_line_that_is_no_event_is_skipped_aloud() {
     file.write_all(b"{\"\x1b[2J\n").unwrap();
     let ran = world.sluice(&["audit", "search"]);
     ran.assert_harmless();
-    assert_eq!((ran.code, ran.stdout.lines().count()), (1, 8));
+    assert_eq!((ran.code, ran.stdout.lines().count()), (1, 4));
     assert!(ran.stderr.starts_with("skipped: "), "{}", ran.stderr);
     assert!(ran.stderr.contains("audit.jsonl, line 5: "), "{}", ran.stderr);
 }
@@ -333,4 +418,51 @@ fn one_broken_run_does_not_hide_the_others() {
     assert_eq!(ran.code, 1);
     assert!(ran.stdout.contains("run-1: NOT VERIFIED: changes.json: not in the seal\n"), "{ran:?}");
     assert!(ran.stdout.contains("run-2: whole: 3 lines in 1 file, not sealed"), "{ran:?}");
+}
+
+#[test]
+fn a_review_says_whether_it_is_whole_and_lists_a_broken_log_too() {
+    let world = two_runs();
+    let log = world.run_folder("run-1");
+    let runs = log.to_str().unwrap();
+    let ran = world.sluice(&["audit", "review", "--runs", runs, "--verdict", "deny"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let (checked, listed) = ran.stdout.split_once("\n\n").unwrap();
+    assert!(checked.contains("run-1: whole: 4 lines in 1 file, not sealed"), "{ran:?}");
+    assert!(listed.contains("pastebin.com") && !listed.contains("api.github.com"), "{ran:?}");
+
+    let segment = log.join("audit.jsonl");
+    let text = fs::read_to_string(&segment).unwrap();
+    fs::write(&segment, text.replacen("pastebin.com", "harmless.com", 1)).unwrap();
+    let ran = world.sluice(&["audit", "review", "--runs", runs]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(
+        ran.stdout.contains("NOT VERIFIED") && ran.stdout.contains("api.github.com"),
+        "{ran:?}"
+    );
+    assert_eq!(world.sluice(&["audit", "review", "-o", "json"]).code, 2);
+}
+
+#[test]
+fn a_log_that_no_run_closed_can_be_sealed_once_and_only_if_it_is_whole() {
+    let world = two_runs();
+    let log = world.run_folder("run-1");
+    let folder = log.to_str().unwrap();
+    let sealed = world.sluice(&["audit", "seal", folder]);
+    assert!(sealed.code == 0 && sealed.stdout.contains(": sealed 20"), "{sealed:?}");
+    let verified = world.sluice(&["audit", "verify", "--sealed", folder]);
+    assert!(verified.code == 0 && verified.stdout.contains("whole"), "{verified:?}");
+    let again = world.sluice(&["audit", "seal", folder]);
+    assert!(again.code == 1 && again.stderr.contains("is sealed already"), "{again:?}");
+
+    let log = world.run_folder("run-2");
+    let segment = log.join("audit.jsonl");
+    let text = fs::read_to_string(&segment).unwrap();
+    fs::write(&segment, text.replacen("github.com", "harmless.x", 1)).unwrap();
+    let broken = world.sluice(&["audit", "seal", log.to_str().unwrap()]);
+    assert!(broken.code == 1 && broken.stderr.contains("not fit to be sealed"), "{broken:?}");
+    assert!(!log.join("seal.json").exists());
+    let empty = world.state().join("runs");
+    let nothing = world.sluice(&["audit", "seal", empty.to_str().unwrap()]);
+    assert!(nothing.code == 1 && nothing.stderr.contains("there is no log in"), "{nothing:?}");
 }

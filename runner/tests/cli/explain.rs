@@ -27,7 +27,7 @@ net:
   passthrough:
     - {name: pinned, host: pinned.example.com}
 secrets:
-  LLM_KEY: {from: {env: LLM_KEY}, hosts: [api.llm.example], header: x-api-key}
+  LLM_KEY: {hosts: [api.llm.example], header: x-api-key}
 "#;
 
 #[track_caller]
@@ -91,9 +91,9 @@ fn each_kind_of_rule_is_answered_for() {
             allow widgets-api                    allowed      GET https://api.example.com/repos/acme/widgets
             deny  no-admin                       denied       GET https://api.example.com/admin/users
             ask   writes                         not_approved POST https://api.example.com/repos/acme/widgets
-            allow models                         allowed      POST https://api.llm.example/v1/messages
+            deny  models                         secret_unavailable POST https://api.llm.example/v1/messages
             allow origin                         allowed      GET https://git.example.com/acme/widgets/info/refs?service=git-upload-pack
-            allow origin                         allowed      POST https://git.example.com/acme/widgets.git/git-receive-pack
+            deny  origin                         body_not_checkable POST https://git.example.com/acme/widgets.git/git-receive-pack
             deny  -                              no_rule      GET https://git.example.com/acme/other/info/refs?service=git-upload-pack
             allow wheels                         allowed      GET https://py.registry.example/simple/requests/
             deny  -                              no_rule      GET https://py.registry.example/simple/evil/
@@ -170,6 +170,54 @@ fn a_deny_says_why_and_that_no_entry_helps() {
 }
 
 #[test]
+fn an_allow_that_loses_to_a_deny_is_shown_as_one() {
+    let world = World::with_policy(
+        "version: 1
+net:
+  enabled: true
+  allow: [api.example.com]
+  deny: [{name: no-admin, host: api.example.com, paths: ['/admin/**']}]
+",
+    );
+    let request =
+        ["policy", "explain", "sandbox.policy.yaml", "GET", "https://api.example.com/admin/x"];
+    expect![[r#"
+        exit 0
+        --- stdout
+        deny  GET https://api.example.com/admin/x
+          rule     no-admin (sandbox.policy.yaml:5)
+          because  `no-admin` (sandbox.policy.yaml line 5) matches: api.example.com /admin/**
+          matches  net.allow[0] (sandbox.policy.yaml:4), but `no-admin` denies: api.example.com
+          but      a deny beats every allow: `no-admin` (sandbox.policy.yaml line 5) would have to go
+          and then, under net.allow:
+            - {host: api.example.com, methods: [GET], paths: [/admin/x]}
+        --- stderr
+    "#]]
+    .assert_eq(&world.sluice(&request).whole());
+}
+
+#[test]
+fn each_reading_of_a_path_is_shown_with_its_answer() {
+    expect![[r#"
+        exit 0
+        --- stdout
+        deny  GET https://api.example.com/admin%2Fusers
+          rule     no-admin (sandbox.policy.yaml:20)
+          because  `no-admin` (sandbox.policy.yaml line 20) matches what some servers take the path for, `/admin/users`: api.example.com /admin/**; admins only
+          read as  /admin%2Fusers deny: no rule matches
+          read as  /admin/users deny: no-admin
+          near     widgets-api (sandbox.policy.yaml:7) but for the path: GET api.example.com /repos/acme/**
+          but      a deny beats every allow: `no-admin` (sandbox.policy.yaml line 20) would have to go
+          and then, under net.allow:
+            - {host: api.example.com, methods: [GET], paths: ["/admin%2Fusers"]}
+        --- stderr
+    "#]].assert_eq(&explain(&["GET", "https://api.example.com/admin%2Fusers"]).whole());
+    let answer = explain(&["GET", "https://docs.python.org/a;b", "-o", "json"]).json();
+    assert_eq!(answer["readings"][1]["path"], "/a");
+    assert_eq!(answer["readings"][1]["rule"], "net.allow[0]");
+}
+
+#[test]
 fn what_is_not_opened_is_not_judged() {
     expect![[r#"
         exit 0
@@ -212,4 +260,23 @@ fn an_invalid_policy_is_told_on_stderr() {
     let ran = world.sluice(&["policy", "explain", "sandbox.policy.yaml", "GET", "https://a.b/"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
     assert!(ran.stderr.starts_with("sandbox.policy.yaml:1:10: version:"), "{}", ran.stderr);
+}
+
+#[test]
+fn what_the_gateway_cannot_do_yet_is_not_explained_as_allowed() {
+    let world = World::new();
+    world.write("p.yaml", "version: 1\nextends: [llm-anthropic]\n");
+    let asked = ["policy", "explain", "p.yaml", "POST", "https://api.anthropic.com/v1/messages"];
+    let ran = world.sluice(&[&asked[..], &["-o", "json", "--exit-code"]].concat());
+    let answer = ran.json();
+    assert_eq!(ran.code, 3, "{}", ran.stdout);
+    assert_eq!(
+        (&answer["verdict"], &answer["code"]),
+        (&"deny".into(), &"secret_unavailable".into())
+    );
+    assert!(answer["but"].as_str().unwrap().contains("secrets are not put into requests yet"));
+
+    let linted = world.sluice(&["policy", "lint", "p.yaml"]);
+    let found = linted.stdout.clone() + &linted.stderr;
+    assert!(found.contains("not-in-force: anthropic-messages"), "{found}");
 }

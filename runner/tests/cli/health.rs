@@ -21,9 +21,21 @@ fn a_backend_that_was_asked_for_and_is_not_here_is_a_failure_with_advice() {
     let docker = &report["backends"][0];
     assert_eq!((&docker["backend"], &docker["present"]), (&"docker".into(), &false.into()));
     assert!(docker["why"].as_str().unwrap().contains("cannot reach the engine"), "{docker:#}");
-    assert!(docker["advice"].as_str().unwrap().contains("install Docker"), "{docker:#}");
+    let why = docker["why"].as_str().unwrap();
+    assert!(why.contains("there is no socket /nonexistent/docker.sock"), "{docker:#}");
     let machine = report["machine"].as_array().unwrap();
     assert!(machine.iter().any(|fact| fact["what"] == "user namespaces"), "{machine:#?}");
+}
+
+#[test]
+fn an_engine_on_another_machine_is_refused_in_words() {
+    for backend in [&["--backend", "docker"][..], &[]] {
+        let mut world = World::new();
+        world.set("DOCKER_HOST", "tcp://192.0.2.1:2375");
+        let ran = world.sluice(&[&["run"][..], backend, &["--", "true"]].concat());
+        assert_eq!(ran.code, 125, "{}", ran.stderr);
+        assert!(ran.stderr.contains("DOCKER_HOST is `tcp://192.0.2.1:2375`"), "{}", ran.stderr);
+    }
 }
 
 #[test]
@@ -31,7 +43,7 @@ fn the_doctor_tells_people_the_same() {
     let ran = without_docker().sluice(&["doctor", "--backend", "docker"]);
     assert_eq!(ran.code, 1);
     assert!(ran.stdout.contains("docker: not here"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("-> install Docker"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("start the engine, or set DOCKER_HOST"), "{}", ran.stdout);
 }
 
 #[test]

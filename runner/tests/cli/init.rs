@@ -54,9 +54,9 @@ fn an_empty_directory_gets_a_policy_that_allows_nothing() {
           deny: ["**/.env*", "**/*.pem", "**/*.key"]   # not even readable
 
         proc:
-          memory: 4GiB
           pids: 1024
           timeout: 1h
+          # memory: 4GiB                # demanded once it stands here: where it cannot be kept, nothing starts
 
         net:
           enabled: true
@@ -95,9 +95,9 @@ fn a_project_gets_what_it_calls_for() {
           deny: ["**/.env*", "**/*.pem", "**/*.key"]   # not even readable
 
         proc:
-          memory: 4GiB
           pids: 1024
           timeout: 1h
+          # memory: 4GiB                # demanded once it stands here: where it cannot be kept, nothing starts
 
         net:
           enabled: true

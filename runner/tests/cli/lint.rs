@@ -23,7 +23,7 @@ net:
   passthrough:
     - {name: blind, host: "*.pinned.example"}
 secrets:
-  LOST: {from: {env: LOST}, hosts: [other.example.com], header: x-api-key}
+  LOST: {hosts: [other.example.com], header: x-api-key}
 "#,
     );
     let ran = world.sluice(&["policy", "lint"]);

@@ -6,16 +6,23 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests fail by panicking")]
 
+mod approval;
 mod audit;
 mod check;
+mod configuration;
 mod explain;
+mod flags;
 mod health;
 mod help;
 mod init;
 mod lint;
+mod pins;
 mod pipes;
 mod policy_tests;
 mod registries;
 mod review;
 mod tamper;
+mod terminal;
+mod variables;
 mod world;
+mod wrong;

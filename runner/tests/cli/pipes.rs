@@ -1,9 +1,10 @@
 //! Output that nobody reads, colours that nobody wants, and environment twins.
 
+use std::fs;
 use std::io::Read as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use crate::world::World;
+use crate::world::{Ran, World};
 
 #[test]
 fn a_reader_that_leaves_early_is_no_failure() {
@@ -58,6 +59,26 @@ fn a_flag_beats_its_variable() {
     let ran = world.sluice(&["policy", "check"]);
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.contains("invalid value 'xml'"), "{}", ran.stderr);
+}
+
+#[test]
+fn bash_completes_runs_by_name() {
+    let world = World::new();
+    let run = "20261116-031045-7f3a2b";
+    fs::create_dir_all(world.state().join("runs").join(run)).unwrap();
+    let script = world.sluice(&["completions", "bash"]).stdout;
+    world.write("completions.bash", script);
+    let asked = "sluice() { \"$SLUICE\" \"$@\"; }; . ./completions.bash; \
+                 COMP_WORDS=(sluice diff 2026); COMP_CWORD=2; \
+                 _sluice_with_names sluice 2026 diff; echo \"${COMPREPLY[@]}\"; \
+                 COMP_WORDS=(sluice session exec ''); COMP_CWORD=3; \
+                 _sluice_with_names sluice '' exec; echo \"${#COMPREPLY[@]}\"";
+    let mut bash = Command::new("/bin/bash");
+    bash.args(["--norc", "-c", asked]).current_dir(world.project()).env_clear();
+    bash.env("HOME", world.home()).env("SLUICE", env!("CARGO_BIN_EXE_sluice"));
+    let ran = Ran::of(bash);
+    let mut lines = ran.stdout.lines();
+    assert_eq!(lines.next(), Some(run), "{}", ran.stderr);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use expect_test::expect;
 use jiff::Timestamp;
 use policies::{FileGlob, RelativePath};
 use runner::evidence::{ArtifactLimits, Header, RunFolder, Stream, Transcript};
+use runner::work_budget::WorkBudget;
 use runner::workspace::{ChangeLimits, Marks, Overlaid, changes};
 
 use crate::world::World;
@@ -36,7 +37,9 @@ fn end(world: &World, folder: &RunFolder) {
         protect: &protect,
         deny: &[FileGlob::parse("**/.env").unwrap()],
     };
-    folder.write_changes(changes(&overlaid, &ChangeLimits::default()).unwrap()).unwrap();
+    let budget = WorkBudget::unattended();
+    let found = changes(&overlaid, &ChangeLimits::default(), &budget).unwrap();
+    folder.write_changes(found, &budget).unwrap();
     folder.seal(&world.state()).unwrap();
 }
 
@@ -103,10 +106,10 @@ fn the_host_has_what_it_had_until_apply() {
     expect![[r#"
         added    .github
         added    .github/workflows
-        added    .github/workflows/ci.yml
+        added    .github/workflows/ci.yml  [runs in CI]
         changed  a.txt
         added    new
-        added    new/run.sh
+        added    new/run.sh  [executable]
     "#]]
     .assert_eq(&apply.stdout);
     assert_eq!(world.read("a.txt"), "one\n2\u{1b}[2J\u{202e}\nthree\n");
@@ -139,6 +142,55 @@ fn a_conflict_stops_everything_and_partial_goes_on() {
     assert_eq!((apply.code, apply.stdout.as_str()), (1, "changed  b\n"));
     assert_eq!((world.read("a"), world.read("b")), ("host".to_owned(), "sandbox".to_owned()));
     assert!(!world.project().join(".git").exists());
+}
+
+#[test]
+fn what_configures_us_comes_home_only_named_and_shown() {
+    let world = World::new();
+    let policy = "version: 1\nfs: {mounts: [{source: /root/.ssh, target: /ssh, mode: rw}]}\n";
+    let folder = ran(&world, &[("sandbox.policy.yaml", policy), ("a", "sandbox")]);
+    end(&world, &folder);
+
+    let stat = world.sluice(&["diff", "--stat", "r1"]);
+    assert!(stat.stdout.contains("configures sluice"), "{}", stat.stdout);
+    for arguments in
+        [&["apply", "r1"][..], &["apply", "--partial", "r1"], &["apply", "r1", "--accept", "a"]]
+    {
+        let apply = world.sluice(arguments);
+        assert_eq!(apply.code, 1, "{}", apply.stderr);
+        assert!(
+            apply.stderr.contains("sandbox.policy.yaml: a tool on the host obeys it"),
+            "{}",
+            apply.stderr
+        );
+        assert!(apply.stderr.contains("--accept sandbox.policy.yaml"), "{}", apply.stderr);
+        assert!(!world.project().join("sandbox.policy.yaml").exists());
+    }
+    let apply = world.sluice(&["apply", "r1", "--accept", "."]);
+    assert_eq!(apply.code, 2, "{}", apply.stderr);
+    let apply = world.sluice(&["apply", "r1", "--accept", "sandbox.policy.yaml"]);
+    assert_eq!(apply.code, 0, "{}", apply.stderr);
+    assert!(apply.stderr.contains("+fs: {mounts: [{source: /root/.ssh"), "{}", apply.stderr);
+    assert_eq!(world.read("sandbox.policy.yaml"), policy);
+}
+
+#[test]
+fn a_repository_by_content_does_not_come_home() {
+    let world = World::new();
+    world.write("x/HEAD", "ref: refs/heads/main\n");
+    world.write("x/refs/heads/keep", "");
+    let folder = ran(
+        &world,
+        &[("x/objects/keep", ""), ("x/config", "[core]\n\tfsmonitor = ./canary\n"), ("x/b", "b")],
+    );
+    end(&world, &folder);
+    let stat = world.sluice(&["diff", "--stat", "r1"]);
+    assert!(stat.stdout.contains("x/config  [git takes its directory"), "{}", stat.stdout);
+    let apply = world.sluice(&["apply", "--partial", "r1"]);
+    assert_eq!((apply.code, apply.stdout.as_str()), (1, "added    x/b\n"), "{}", apply.stderr);
+    assert!(
+        !world.project().join("x/config").exists() && !world.project().join("x/objects").exists()
+    );
 }
 
 #[test]
@@ -206,7 +258,15 @@ fn no_canary_sings_when_a_run_is_reviewed_and_applied() {
         fs::write(upper.join(path), text + "# agent\n").unwrap();
     }
     let globs = [FileGlob::parse("dist/**").unwrap()];
-    folder.collect_artifacts(&upper, &globs, &[], &ArtifactLimits::default()).unwrap();
+    folder
+        .collect_artifacts(
+            &upper,
+            &globs,
+            &[],
+            &ArtifactLimits::default(),
+            &WorkBudget::unattended(),
+        )
+        .unwrap();
     let header = Header::new(&["true".to_owned()], 80, 24);
     let mut transcript = Transcript::create(&folder.transcript(), &header, 1 << 20).unwrap();
     transcript.output(Stream::Output, b"done\n").unwrap();
@@ -248,7 +308,7 @@ fn a_transcript_is_text_unless_asked_otherwise() {
     let raw = world.sluice(&["transcript", "--raw", "r1"]).stdout;
     assert_eq!(raw.as_bytes(), hostile);
     let play = world.sluice(&["transcript", "--play", "r1"]).stdout;
-    assert!(play.starts_with("\u{1b}[31mred\u{1b}[0m end"), "{play:?}");
+    assert!(play.starts_with("\u{1b}[31mred\u{1b}[m end"), "{play:?}");
     let lines = world.sluice(&["transcript", "-o", "jsonl", "r1"]).stdout;
     assert!(lines.lines().last().unwrap().contains(r#""kind":"exit""#), "{lines}");
 }
@@ -258,7 +318,15 @@ fn artifacts_are_listed_and_copied_out_once() {
     let world = World::new();
     let folder = ran(&world, &[("dist/app", "program"), ("dist/x/y", "z")]);
     let globs = [FileGlob::parse("dist/**").unwrap()];
-    folder.collect_artifacts(&folder.upper(), &globs, &[], &ArtifactLimits::default()).unwrap();
+    folder
+        .collect_artifacts(
+            &folder.upper(),
+            &globs,
+            &[],
+            &ArtifactLimits::default(),
+            &WorkBudget::unattended(),
+        )
+        .unwrap();
     let listed = world.sluice(&["artifacts", "r1"]);
     assert_eq!(listed.stdout, "           7  dist/app\n           1  dist/x/y\n");
     assert_eq!(world.sluice(&["artifacts", "r1", "--to", "out"]).code, 0);
@@ -275,8 +343,6 @@ fn a_run_that_is_not_there_is_said_so() {
         let ran = world.sluice(&[verb, "nope"]);
         assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{verb}");
         assert!(ran.stderr.contains("there is no run `nope`"), "{}", ran.stderr);
-        let ran = world.sluice(&[verb, "../etc"]);
-        assert!(ran.stderr.contains("`../etc` is not the name of a run"), "{}", ran.stderr);
     }
     let folder = ran(&world, &[]);
     drop(folder);

@@ -26,8 +26,15 @@ impl World {
         Self { dir, environment: Vec::new() }
     }
 
-    /// A world whose project has this policy.
+    /// A world whose project has this policy, approved if it is valid.
     pub(crate) fn with_policy(text: &str) -> Self {
+        let world = Self::with_unapproved(text);
+        world.sluice(&["policy", "trust"]);
+        world
+    }
+
+    /// The same, as it is cloned.
+    pub(crate) fn with_unapproved(text: &str) -> Self {
         let world = Self::new();
         world.write("sandbox.policy.yaml", text);
         world

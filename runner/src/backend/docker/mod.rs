@@ -2,26 +2,33 @@
 //!
 //! One file a concern: [`network`] makes the sandbox's only network, [`gateway`]
 //! starts what stands at its other end, [`sandbox`] says what a sandbox is made
-//! of.
+//! of, [`users`] who it is.
 
 mod egress;
 mod firewall;
 mod gateway;
 mod network;
+mod reach;
 mod sandbox;
+mod users;
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bollard::errors::Error;
 
 use super::engine::labels::Names;
-use super::engine::{Engine, labels, stats, status, streams, subnet, sweep, within};
+use super::engine::{
+    Engine, in_its_words, labels, shared_terminals, stats, status, streams, subnet, sweep, within,
+};
 use super::{
     Abilities, Ability, Backend, BackendError, Ended, Found, GatewayFiles, GatewayHandle, Inside,
-    Network, Sandbox, Stats, Step, Streams, TerminalSize, Used,
+    Network, Sandbox, Stats, Step, Streams, TerminalSize, Used, UserOf, shared_inotify,
+    shared_pipes,
 };
 use crate::image::agent;
+use crate::place;
 use crate::plan::{Plan, RunId};
 use crate::request::AGENT_IMAGE;
 use crate::teardown::Resource;
@@ -30,24 +37,28 @@ use crate::teardown::Resource;
 #[derive(Debug)]
 pub struct Docker {
     engine: Engine,
+    user: UserOf,
 }
 
 impl Docker {
-    /// Reaches the engine that `DOCKER_HOST` names, else the usual socket.
-    ///
-    /// Only over a Unix socket: a sandbox's files are mounted from this machine.
+    /// Reaches the engine that `DOCKER_HOST` names, else the one at the usual socket.
     pub async fn connect() -> Result<Self, BackendError> {
-        let api = bollard::Docker::connect_with_unix_defaults().map_err(failed(Step::Connect))?;
+        let unreachable = |why| broken(Step::Connect, why);
+        let socket = reach::socket(&place::environment).map_err(unreachable)?;
+        reach::knock(&socket).map_err(unreachable)?;
+        let socket = socket.display().to_string();
+        let api = bollard::Docker::connect_with_unix(&socket, 120, bollard::API_DEFAULT_VERSION)
+            .map_err(failed(Step::Connect))?;
         // The engine speaks an older version than we know; ask which.
         let api = api.negotiate_version().await.map_err(|err| {
-            let advice = "no Docker engine answers; start it, or set DOCKER_HOST to its socket";
-            BackendError {
-                backend: NAME,
-                step: Step::Connect,
-                source: anyhow::Error::new(err).context(advice),
-            }
+            let advice =
+                format!("what listens at {socket} does not answer as a Docker engine does");
+            broken(Step::Connect, anyhow::Error::new(err).context(advice))
         })?;
-        Ok(Self { engine: Engine { api, name: NAME } })
+        // A busy engine makes networks one after the other.
+        let api = api.with_timeout(PATIENCE);
+        let user = user(&api).await;
+        Ok(Self { engine: Engine { api, name: NAME }, user })
     }
 }
 
@@ -58,6 +69,7 @@ impl Backend for Docker {
     }
 
     fn abilities(&self) -> Abilities {
+        let own = self.user != UserOf::Caller;
         Abilities {
             backend: NAME,
             image: AGENT_IMAGE,
@@ -65,6 +77,10 @@ impl Backend for Docker {
             cpus: Ability::Enforced,
             memory: Ability::Enforced,
             pids: Ability::Enforced,
+            inotify: if own { Ability::Enforced } else { shared_inotify() },
+            pipes: if own { Ability::Enforced } else { shared_pipes() },
+            terminals: shared_terminals(),
+            user: self.user,
         }
     }
 
@@ -94,6 +110,10 @@ impl Backend for Docker {
 
     fn makes_both_at_once(&self) -> bool {
         true
+    }
+
+    fn starts_at_once(&self) -> Option<usize> {
+        Some(super::engine::starts_at_once())
     }
 
     fn resources(&self, plan: &Plan) -> Vec<Resource> {
@@ -159,7 +179,25 @@ impl Backend for Docker {
     }
 }
 
+/// Root may make a sandbox anybody, unless the engine knows only some numbers: one
+/// that is not root's, or that gives all containers other users.
+async fn user(api: &bollard::Docker) -> UserOf {
+    if !rustix::process::geteuid().is_root() {
+        return UserOf::Caller;
+    }
+    let info = api.info().await;
+    let options = info.ok().and_then(|info| info.security_options);
+    let has = |options: &[String], name: &str| options.iter().any(|option| option.contains(name));
+    match options {
+        Some(options) if !has(&options, "name=userns") && !has(&options, "name=rootless") => {
+            UserOf::Host
+        }
+        Some(_) | None => UserOf::Caller,
+    }
+}
+
 const NAME: &str = "docker";
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// An error of the engine's, and what it kept us from.
 fn failed(step: Step) -> impl FnOnce(Error) -> BackendError {
@@ -167,5 +205,5 @@ fn failed(step: Step) -> impl FnOnce(Error) -> BackendError {
 }
 
 fn broken(step: Step, why: impl Into<anyhow::Error>) -> BackendError {
-    BackendError { backend: NAME, step, source: why.into() }
+    BackendError { backend: NAME, step, source: in_its_words(why.into()) }
 }

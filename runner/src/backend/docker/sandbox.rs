@@ -16,8 +16,9 @@ use bollard::query_parameters::CreateContainerOptionsBuilder;
 
 use super::labels::{Names, labels};
 use super::within::{Bind, INIT, MASKED, READ_ONLY, SHARED_MEMORY, binds, charge};
-use super::{Docker, broken, failed, status};
+use super::{Docker, broken, failed, status, users};
 use crate::backend::{BackendError, Inside, Network, Sandbox, Step, WorkspaceMount};
+use crate::launch::privileges;
 use crate::plan::{Plan, TmpfsPlan, UserIds, files_in};
 use crate::seccomp;
 
@@ -40,8 +41,15 @@ pub(super) async fn create(
         };
         docker.engine.api.create_volume(volume).await.map_err(failed(Step::MakeVolume))?;
     }
+    let mut wanted = container(plan, inside, network, &names);
+    let passwd = inside.socket.with_file_name("passwd");
+    if users::write(docker, plan, &passwd).await?
+        && let Some(mounts) = wanted.host_config.as_mut().and_then(|host| host.mounts.as_mut())
+    {
+        let target = "/etc/passwd".to_owned();
+        mounts.push(bind(&Bind { source: passwd, target, read_only: true }));
+    }
     let options = CreateContainerOptionsBuilder::new().name(&names.sandbox).build();
-    let wanted = container(plan, inside, network, &names);
     docker.engine.api.create_container(Some(options), wanted).await.map_err(|err| {
         if status(&err) == Some(404) {
             let image = &plan.image;
@@ -149,6 +157,8 @@ fn host_config(
             ulimit("core", 0),
             ulimit("fsize", limits.disk),
             ulimit("nofile", limits.open_files),
+            ulimit("msgqueue", privileges::MESSAGE_QUEUES),
+            ulimit("sigpending", privileges::QUEUED_SIGNALS),
         ]),
         // When the machine itself runs out of memory, rather a sandbox than the
         // person's own programs.

@@ -4,12 +4,15 @@ use std::collections::HashMap;
 
 use policies::Workspace;
 
+use crate::place;
 use crate::plan::{Plan, RunId};
 use crate::teardown::Resource;
 
 pub(in crate::backend) const RUN: &str = "dev.sluice.run";
 pub(in crate::backend) const MANAGED_BY: &str = "dev.sluice.managed-by";
 pub(in crate::backend) const OWNER: &str = "dev.sluice.owner";
+/// Where the run's folder is, whose lock says whether it goes on.
+pub(in crate::backend) const RUNTIME: &str = "dev.sluice.runtime";
 pub(in crate::backend) const US: &str = "sluice";
 
 /// The names of everything one run makes.
@@ -53,10 +56,12 @@ pub(in crate::backend) const BRIDGE_PREFIX: &str = "slc-";
 
 pub(in crate::backend) fn labels(run: &RunId) -> HashMap<String, String> {
     let owner = rustix::process::getuid().as_raw();
+    let runtime = place::runtime(&place::environment);
     HashMap::from([
         (RUN.to_owned(), run.as_str().to_owned()),
         (MANAGED_BY.to_owned(), US.to_owned()),
         (OWNER.to_owned(), owner.to_string()),
+        (RUNTIME.to_owned(), runtime.display().to_string()),
     ])
 }
 

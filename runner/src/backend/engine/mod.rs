@@ -13,7 +13,7 @@ pub(super) mod within;
 
 use bollard::errors::Error;
 
-use super::{BackendError, Step};
+use super::{Ability, BackendError, Step};
 
 /// An engine that answers.
 #[derive(Debug)]
@@ -31,7 +31,17 @@ impl Engine {
     }
 
     pub(super) fn broken(&self, step: Step, why: impl Into<anyhow::Error>) -> BackendError {
-        BackendError { backend: self.name, step, source: why.into() }
+        BackendError { backend: self.name, step, source: in_its_words(why.into()) }
+    }
+}
+
+/// What an engine said. The library calls every engine Docker.
+pub(super) fn in_its_words(why: anyhow::Error) -> anyhow::Error {
+    match why.downcast_ref::<Error>() {
+        Some(Error::DockerResponseServerError { status_code, message }) => {
+            anyhow::anyhow!("the engine answered {status_code}: {message}")
+        }
+        Some(_) | None => why,
     }
 }
 
@@ -41,4 +51,18 @@ pub(super) fn status(err: &Error) -> Option<u16> {
         Error::DockerResponseServerError { status_code, .. } => Some(*status_code),
         _ => None,
     }
+}
+
+/// How many sandboxes an engine makes well at once: each takes two containers and a
+/// network, and networks are made one after the other.
+pub(in crate::backend) fn starts_at_once() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (4 * processors).max(8)
+}
+
+/// What an engine has no word for.
+pub(in crate::backend) fn shared_terminals() -> Ability {
+    let why = "an engine counts terminals for all containers together, of which the host keeps a \
+               reserve";
+    Ability::Not { why: why.to_owned() }
 }

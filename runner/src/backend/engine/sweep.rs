@@ -1,6 +1,7 @@
 //! Finding what is ours on an engine, and removing it.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bollard::models::ContainerSummary;
@@ -10,7 +11,7 @@ use bollard::query_parameters::{
 };
 use tokio::time;
 
-use super::labels::{MANAGED_BY, OWNER, RUN, US};
+use super::labels::{MANAGED_BY, OWNER, RUN, RUNTIME, US};
 use super::{Engine, status};
 use crate::backend::{BackendError, Found, Step};
 use crate::plan::RunId;
@@ -74,7 +75,8 @@ fn labelled(
     let labels = labels?;
     let run = RunId::parse(labels.get(RUN)?).ok()?;
     let owner = labels.get(OWNER)?.parse().ok()?;
-    Some(Found { run, resource, owner, running })
+    let runtime = labels.get(RUNTIME).map(PathBuf::from).filter(|path| path.is_absolute());
+    Some(Found { run, resource, owner, running, runtime })
 }
 
 /// Removes one thing. An engine may say for a moment that a network is still in

@@ -94,6 +94,7 @@ fn jail(plan: &Plan, files: &GatewayFiles, names: Vec<String>) -> Jail {
                 open_files: plan.limits.open_files,
                 file_size: u64::MAX,
                 processes: PROCESSES,
+                data: None,
             },
             program: "/gateway".to_owned(),
             arguments,

@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 
-use super::NAME;
-use crate::backend::{Abilities, Ability, Stats};
+use super::{NAME, delegated};
+use crate::backend::{Abilities, Ability, Stats, UserOf, shared_pipes};
 use crate::launch::order::{GroupKind, Place};
 use crate::plan::{Limits, RunId};
+use crate::sweep::LONGEST_BEGINNING;
 
 /// Where groups can be made, by what they limit.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -32,6 +33,15 @@ pub(super) struct Groups {
 struct Base {
     path: PathBuf,
     kind: GroupKind,
+}
+
+/// The groups of one run, as they were found.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Group {
+    pub(super) run: RunId,
+    pub(super) owner: u32,
+    /// Nobody is in them, and whoever was to enter had a minute for it.
+    pub(super) is_forsaken: bool,
 }
 
 impl Groups {
@@ -56,6 +66,19 @@ impl Groups {
         Self { memory: second("memory"), pids: second("pids"), cpu: second("cpu"), cpuacct: None }
     }
 
+    /// Where groups can be made, for people.
+    pub(super) fn in_words(&self) -> String {
+        let named = [("memory", &self.memory), ("pids", &self.pids), ("cpu", &self.cpu)];
+        let made = named.iter().filter_map(|(name, base)| {
+            Some(format!("{name} in {}", base.as_ref()?.path.display()))
+        });
+        let made: Vec<_> = made.collect();
+        match made.is_empty() {
+            true => "none can be made by this user".to_owned(),
+            false => format!("made here: {}", made.join(", ")),
+        }
+    }
+
     pub(super) fn abilities(&self) -> Abilities {
         let told = |base: &Option<Base>, controller: &str| match base {
             Some(_) => Ability::Enforced,
@@ -63,20 +86,35 @@ impl Groups {
                 why: format!(
                     "no `{controller}` control group can be made by this user; root can, and so \
                      can whoever is in a delegated one (`systemd-run --user --scope -p \
-                     Delegate=yes`)"
+                     Delegate=yes`) or was given one (version 1: `mkdir \
+                     /sys/fs/cgroup/{controller}/NAME`, `chown USER` it)"
                 ),
             },
         };
+        let root = is_root();
         Abilities {
             backend: NAME,
             image: super::HOST,
             interfaces: "lo",
             cpus: told(&self.cpu, "cpu"),
-            memory: told(&self.memory, "memory"),
+            memory: match told(&self.memory, "memory") {
+                Ability::Not { why } => Ability::Watched { why },
+                told => told,
+            },
             // Without a group the kernel still counts processes per user
             // namespace, against a limit that each of them has.
             pids: Ability::Enforced,
+            // Bounded in its user namespace.
+            inotify: Ability::Enforced,
+            pipes: if root { Ability::Enforced } else { shared_pipes() },
+            terminals: Ability::Enforced,
+            user: if root { UserOf::Itself } else { UserOf::Caller },
         }
+    }
+
+    /// How much the launcher is to look after, where no group counts it.
+    pub(super) fn watched_memory(&self, limits: &Limits) -> Option<u64> {
+        self.memory.is_none().then_some(limits.memory)
     }
 
     /// Whether processes are counted by a group.
@@ -163,17 +201,19 @@ impl Groups {
         Ok(())
     }
 
-    /// Runs whose groups are there, and whose they are.
-    pub(super) fn found(&self) -> Vec<(RunId, u32)> {
-        let mut found = Vec::new();
+    /// Runs whose groups are there.
+    pub(super) fn found(&self) -> Vec<Group> {
+        let mut found: Vec<Group> = Vec::new();
         for base in self.bases() {
             for entry in fs::read_dir(&base.path).into_iter().flatten().flatten() {
                 let name = entry.file_name();
                 let run = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
                 let Some(Ok(run)) = run.map(RunId::parse) else { continue };
-                let Ok(owner) = entry.metadata().map(|seen| seen.uid()) else { continue };
-                if !found.contains(&(run.clone(), owner)) {
-                    found.push((run, owner));
+                let Ok(seen) = entry.metadata() else { continue };
+                let is_forsaken = is_old(&seen) && is_empty(&entry.path());
+                match found.iter_mut().find(|known| known.run == run) {
+                    Some(known) => known.is_forsaken &= is_forsaken,
+                    None => found.push(Group { run, owner: seen.uid(), is_forsaken }),
                 }
             }
         }
@@ -230,13 +270,24 @@ impl Base {
     }
 }
 
+/// A run enters its groups within seconds of making them, or never.
+fn is_old(group: &fs::Metadata) -> bool {
+    let age = group.modified().map(|made| made.elapsed());
+    matches!(age, Ok(Ok(age)) if age > LONGEST_BEGINNING)
+}
+
+fn is_empty(group: &Path) -> bool {
+    fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|inside| inside.trim().is_empty())
+}
+
 fn set(group: &Path, file: &str, value: impl ToString) -> io::Result<()> {
     let path = group.join(file);
     fs::write(&path, value.to_string())
         .map_err(|err| io::Error::new(err.kind(), format!("{}: {err}", path.display())))
 }
 
-/// Our own group in the tree of `controller`, if we may make others in it.
+/// Our own group in the tree of `controller`, if we may make others in it; else one
+/// that somebody gave us there.
 fn first_version(root: &Path, own: &str, controller: &str) -> Option<Base> {
     let (kind, path) = own.lines().find_map(|line| {
         let (_, rest) = line.split_once(':')?;
@@ -247,7 +298,10 @@ fn first_version(root: &Path, own: &str, controller: &str) -> Option<Base> {
     // Inside a container the tree may begin where we are.
     let candidates = [tree.join(path.trim_start_matches('/')), tree];
     let base = candidates.into_iter().find(|path| path.join("cgroup.procs").exists())?;
-    is_ours(&base).then(|| Base { path: base, kind: GroupKind::First(kind.to_owned()) })
+    // Root is asked for nothing more: what it cannot write to is read-only.
+    let given = || delegated::find(&root.join(controller)).filter(|_| !is_root());
+    let base = if is_ours(&base) { Some(base) } else { given() };
+    Some(Base { path: base?, kind: GroupKind::First(kind.to_owned()) })
 }
 
 /// The nearest group above us that is ours to divide and divides `controller`.
@@ -267,6 +321,10 @@ fn second_version(root: &Path, own: &str, controller: &str) -> Option<Base> {
     };
     let base = above.into_iter().find(|group| is_ours(group) && divides(group))?;
     Some(Base { path: base.to_owned(), kind: GroupKind::Second })
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 fn is_ours(group: &Path) -> bool {
@@ -326,7 +384,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let groups = Groups::below(home.path(), "4:memory:/user\n0::/\n");
         let abilities = groups.abilities();
-        assert!(matches!(abilities.memory, Ability::Not { why } if why.contains("memory")));
+        assert!(matches!(abilities.memory, Ability::Watched { why } if why.contains("memory")));
+        assert!(matches!(abilities.cpus, Ability::Not { why } if why.contains("cpu")));
         assert_eq!(abilities.pids, Ability::Enforced, "counted per user namespace");
         assert_eq!(groups.view(), []);
     }
@@ -355,8 +414,9 @@ mod tests {
         assert_eq!(read("memory"), plan.limits.memory.to_string());
         assert_eq!(read("pids"), plan.limits.pids.to_string());
         assert_eq!(read("cpu"), (u64::from(plan.limits.cpu_millis) * 100).to_string());
-        let found: Vec<_> = groups.found().into_iter().map(|(run, _)| run).collect();
+        let found: Vec<_> = groups.found().into_iter().map(|group| group.run).collect();
         assert_eq!(found, std::slice::from_ref(&run));
+        assert!(!groups.found()[0].is_forsaken, "somebody has just made it");
         // The files of a real group go with it.
         for path in made {
             fs::remove_dir_all(path).unwrap();

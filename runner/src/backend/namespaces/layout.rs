@@ -48,7 +48,10 @@ pub(super) fn order(
             file_size: limits.disk,
             // A group counts what it refuses, so it is to be the one that does.
             processes: if groups.count_processes() { processes + MARGIN } else { processes },
+            // Twice as much: the stacks of threads count whole, used or not.
+            data: groups.watched_memory(limits).map(|most| most.saturating_mul(2)),
         },
+        watched_memory: groups.watched_memory(limits),
         writable: writable(plan),
         hostname: "sandbox".to_owned(),
         terminal: plan.tty,

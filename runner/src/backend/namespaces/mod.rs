@@ -9,6 +9,7 @@
 //! namespaces, which the kernel removes with the last process in them. What can
 //! be left over are empty control groups.
 
+mod delegated;
 mod gateway;
 mod groups;
 mod launcher;
@@ -26,6 +27,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use ::gateway::control::Client;
 use async_trait::async_trait;
 use tokio::sync::{Mutex, watch};
 use tokio::time;
@@ -41,7 +43,7 @@ use crate::launch::order::{Ground, Kind, Planting, Report};
 use crate::place;
 use crate::plan::{Plan, Ports, RunId};
 use crate::teardown::Resource;
-use groups::Groups;
+use groups::{Group, Groups};
 use launcher::{Launcher, Voice};
 use processes::Role;
 use streams::Terminal;
@@ -72,7 +74,7 @@ enum Run {
     Running {
         voice: Voice,
         terminal: Option<Terminal>,
-        ended: watch::Receiver<Option<i32>>,
+        ended: watch::Receiver<Option<Ended>>,
     },
 }
 
@@ -101,6 +103,7 @@ impl Namespaces {
         let ground = Ground {
             user: plan.user.uid,
             group: plan.user.gid,
+            host_user: plan.host_user.uid,
             groups,
             doors: doors.unwrap_or_default(),
             session: plan.session.is_some(),
@@ -226,12 +229,14 @@ impl Backend for Namespaces {
         let (tell, ended) = watch::channel(None);
         let voice = launcher.voice.clone();
         tokio::spawn(async move {
-            let code = match launcher.hear().await {
-                Ok(Some((Report::Ended { code }, _))) => code,
+            let ended = match launcher.hear().await {
+                Ok(Some((Report::Ended { code, out_of_memory }, _))) => {
+                    Ended { code: code.into(), oom_killed: out_of_memory }
+                }
                 // It was killed, and took its sandbox along.
-                Ok(_) | Err(_) => KILLED,
+                Ok(_) | Err(_) => Ended { code: KILLED, oom_killed: false },
             };
-            tell.send_replace(Some(code));
+            tell.send_replace(Some(ended));
         });
         let running = Run::Running { voice, terminal, ended };
         self.runs.lock().await.insert(sandbox.name.clone(), running);
@@ -268,17 +273,22 @@ impl Backend for Namespaces {
         };
         let gone = || broken(Step::Wait, io::Error::other("there is no such sandbox"));
         let mut ended = ended.ok_or_else(gone)?;
-        let code = *ended.wait_for(Option::is_some).await.map_err(|_| gone())?;
+        let ended = *ended.wait_for(Option::is_some).await.map_err(|_| gone())?;
+        let Ended { code, oom_killed } = ended.ok_or_else(gone)?;
         let run = run_of(&sandbox.name).ok_or_else(gone)?;
-        Ok(Ended {
-            code: code.unwrap_or(KILLED).into(),
-            oom_killed: self.groups.ran_out_of_memory(&run),
-        })
+        Ok(Ended { code, oom_killed: oom_killed || self.groups.ran_out_of_memory(&run) })
     }
 
     async fn stats(&self, run: &RunId) -> Result<Option<Stats>, BackendError> {
-        let alive = processes::alive(run, Role::Launcher);
-        Ok(alive.map(|launcher| stats::stats(&self.groups, run, launcher)))
+        let Some(launcher) = processes::alive(run, Role::Launcher) else { return Ok(None) };
+        let mut stats = stats::stats(&self.groups, run, launcher);
+        // The sandbox has no interface of its own: its gateway counts.
+        let folder = place::runtime(&place::environment).join(run.as_str());
+        let gateway = Client::new(folder.join("control/control.sock"));
+        if let Ok(status) = gateway.status().await {
+            (stats.sent, stats.received) = (status.counts.uploaded, status.counts.downloaded);
+        }
+        Ok(Some(stats))
     }
 
     async fn found(&self) -> Result<Vec<Found>, BackendError> {
@@ -292,14 +302,17 @@ impl Backend for Namespaces {
                 if processes::is_remembered(&run, role) {
                     let running = processes::alive(&run, role).is_some();
                     let resource = Resource::Container(name);
-                    found.push(Found { run: run.clone(), resource, owner, running });
+                    let run = run.clone();
+                    found.push(Found { run, resource, owner, running, runtime: None });
                 }
             }
         }
-        for (run, owner) in self.groups.found() {
+        for Group { run, owner, is_forsaken } in self.groups.found() {
             let resource = Resource::Container(Names::of(&run).sandbox);
-            if !found.iter().any(|known| known.resource == resource) {
-                found.push(Found { run, resource, owner, running: false });
+            // Without a folder here it may be a run whose folder is elsewhere.
+            let is_ours = is_forsaken || runtime.join(run.as_str()).exists();
+            if is_ours && !found.iter().any(|known| known.resource == resource) {
+                found.push(Found { run, resource, owner, running: false, runtime: None });
             }
         }
         Ok(found)
@@ -326,6 +339,11 @@ impl Backend for Namespaces {
             time::sleep(A_MOMENT).await;
         }
     }
+}
+
+/// Where this user can make control groups, for people.
+pub fn control_groups() -> String {
+    Groups::here().in_words()
 }
 
 /// Everything the gateway listens on, in the order it is planted.
@@ -367,6 +385,6 @@ pub const HOST: &str = "host";
 /// gateway; this one is set aside for tests of networks (RFC 2544), so no program
 /// has a reason to avoid it.
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
-const KILLED: i32 = 137;
+const KILLED: i64 = 137;
 const A_MOMENT: Duration = Duration::from_millis(10);
 const EMPTYING: Duration = Duration::from_secs(5);

@@ -15,6 +15,7 @@ use tokio::io::Interest;
 use crate::launch::waiting;
 use crate::place;
 use crate::plan::RunId;
+use crate::process_tree::ProcessStat;
 
 /// What a process is for its run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -85,16 +86,10 @@ fn path(run: &RunId, role: Role) -> PathBuf {
     place::runtime(&place::environment).join(run.as_str()).join(name)
 }
 
-/// When a process was started: the twenty-second field, counted from behind its
-/// name, which may hold anything. One that only waits to be reaped has ended.
+/// When a process was started. One that only waits to be reaped has ended.
 fn started(pid: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = text.rsplit_once(") ")?;
-    let mut fields = fields.split(' ');
-    if fields.next()? == "Z" {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    let stat = ProcessStat::of(pid)?;
+    (!stat.is_zombie).then_some(stat.started_ticks)
 }
 
 fn boot() -> String {

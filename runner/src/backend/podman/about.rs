@@ -6,7 +6,9 @@
 use serde::Deserialize;
 
 use super::NAME;
-use crate::backend::{Abilities, Ability};
+use crate::backend::{Abilities, Ability, UserOf};
+use crate::backend::{shared_inotify, shared_pipes};
+use crate::launch::pools;
 use crate::request::AGENT_IMAGE;
 
 /// The parts of `podman info` that matter here.
@@ -74,6 +76,10 @@ impl About {
             // Without a control group, the kernel counts in the user namespace
             // that each sandbox has for itself.
             pids: Ability::Enforced,
+            inotify: if pools::can_bound() { Ability::Enforced } else { shared_inotify() },
+            pipes: shared_pipes(),
+            terminals: Ability::Enforced,
+            user: UserOf::Caller,
         }
     }
 

@@ -12,6 +12,7 @@ mod container;
 mod gateway;
 mod libpod;
 mod network;
+mod pools;
 mod sandbox;
 mod service;
 mod stats;
@@ -57,10 +58,11 @@ impl Podman {
         Self::at(libpod, service).await
     }
 
-    /// The one that somebody serves here already, if it will do.
-    pub async fn served() -> Option<Self> {
-        let libpod = service::served(&place::environment).await.ok()??;
-        Self::at(libpod, None).await.ok()
+    /// Whether there is one to ask: somebody serves it, or this user, who is not
+    /// root, has its program.
+    pub fn is_here() -> bool {
+        let is_named = place::environment("CONTAINER_HOST").is_some_and(|told| !told.is_empty());
+        is_named || (!rustix::process::geteuid().is_root() && place::has_program("podman"))
     }
 
     /// Whether this user has ever kept anything in it.
@@ -133,6 +135,10 @@ impl Backend for Podman {
         }
     }
 
+    fn starts_at_once(&self) -> Option<usize> {
+        Some(engine::starts_at_once())
+    }
+
     fn resources(&self, plan: &Plan) -> Vec<Resource> {
         let mut made = Names::of(&plan.run).resources(plan);
         // An overlay is part of its container here.
@@ -163,7 +169,10 @@ impl Backend for Podman {
     }
 
     async fn start(&self, plan: &Plan, sandbox: &Sandbox) -> Result<Streams, BackendError> {
-        streams::start(&self.engine, plan, sandbox).await
+        let streams = streams::start(&self.engine, plan, sandbox).await?;
+        // Nothing runs in there yet but our own first process.
+        pools::bound(self, sandbox).await?;
+        Ok(streams)
     }
 
     async fn resize(&self, sandbox: &Sandbox, size: TerminalSize) -> Result<(), BackendError> {
@@ -181,7 +190,7 @@ impl Backend for Podman {
     async fn stats(&self, run: &RunId) -> Result<Option<Stats>, BackendError> {
         match self.about.limits("memory") {
             Ability::Enforced => engine::stats::stats(&self.engine, run).await,
-            Ability::Not { .. } => stats::stats(self, run).await,
+            Ability::Not { .. } | Ability::Watched { .. } => stats::stats(self, run).await,
         }
     }
 

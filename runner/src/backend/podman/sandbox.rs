@@ -13,6 +13,8 @@ use super::{Podman, WORK};
 use crate::backend::engine::labels::Names;
 use crate::backend::engine::within::{Bind, INIT, MASKED, SHARED_MEMORY, binds, charge};
 use crate::backend::{Ability, BackendError, Inside, Network, Sandbox, Step, WorkspaceMount};
+use crate::launch::pools::MOST_TERMINALS;
+use crate::launch::privileges;
 use crate::plan::{Plan, TmpfsPlan, UserIds, files_in};
 use crate::seccomp;
 
@@ -37,6 +39,7 @@ pub(super) async fn create(
         mounts.push(bind(&Bind { source, target: target.to_owned(), read_only: true }));
     }
     mounts.extend(plan.tmpfs.iter().map(|place| tmpfs(place, plan.user)));
+    mounts.push(terminals());
     if let WorkspaceMount::Overlay { options } = &inside.workspace {
         mounts.push(overlay(plan.workspace.target, options));
         // Whoever removes the sandbox must know where the kernel left things
@@ -89,6 +92,8 @@ fn container(podman: &Podman, plan: &Plan, network: Option<&Network>, names: &Na
                     ("fsize", limits.disk),
                     ("nofile", limits.open_files),
                     ("nproc", limits.pids.into()),
+                    ("msgqueue", privileges::MESSAGE_QUEUES),
+                    ("sigpending", privileges::QUEUED_SIGNALS),
                 ]),
             ),
             // When the machine itself runs out of memory, rather a sandbox than
@@ -161,6 +166,17 @@ fn tmpfs(place: &TmpfsPlan, user: UserIds) -> Value {
         "source": "tmpfs",
         // What the image has there stays there; else its mode would come along.
         "options": ["rw", "nosuid", "nodev", exec, &size, "notmpcopyup"],
+    })
+}
+
+/// As the engine has them, but for how many: it would let a container have all.
+fn terminals() -> Value {
+    let most = format!("max={MOST_TERMINALS}");
+    json!({
+        "destination": "/dev/pts",
+        "type": "devpts",
+        "source": "devpts",
+        "options": ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", &most],
     })
 }
 

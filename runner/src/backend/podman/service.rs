@@ -4,10 +4,9 @@
 //! It leaves by itself when we are gone, however we went: it stays only while
 //! somebody asks, and we hold one question open ([`Libpod::listen`]).
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io::Read as _;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -70,7 +69,7 @@ pub(super) async fn reach(variable: Variable<'_>) -> anyhow::Result<Served> {
 }
 
 /// Finds whoever serves it.
-pub(super) async fn served(variable: Variable<'_>) -> anyhow::Result<Option<Libpod>> {
+async fn served(variable: Variable<'_>) -> anyhow::Result<Option<Libpod>> {
     if let Some(told) = variable("CONTAINER_HOST").filter(|told| !told.is_empty()) {
         let told = told.to_string_lossy().into_owned();
         let Some(path) = told.strip_prefix("unix://") else {
@@ -111,6 +110,8 @@ async fn serve(variable: Variable<'_>) -> anyhow::Result<Served> {
         .create(&folder)
         .with_context(|| format!("cannot make {}", folder.display()))?;
     forget_the_dead(&folder);
+    // One after the other: thirty that start at once all start too slowly.
+    let _turn = turn(&folder).await;
     let socket = folder.join(format!("{PREFIX}{}.sock", std::process::id()));
     drop(fs::remove_file(&socket));
 
@@ -156,23 +157,59 @@ async fn serve(variable: Variable<'_>) -> anyhow::Result<Served> {
     }
 }
 
-/// Removes the sockets of those who were killed.
+/// Our turn to start one, for as long as it is held. Who waits too long goes
+/// ahead: an order is a courtesy.
+async fn turn(folder: &Path) -> Option<File> {
+    let turn = File::create(folder.join(TURN)).ok()?;
+    let deadline = Instant::now() + WAITING;
+    while turn.try_lock().is_err() && Instant::now() < deadline {
+        time::sleep(A_MOMENT).await;
+    }
+    Some(turn)
+}
+
+/// Removes the sockets of those who were killed. One that nobody listens on may
+/// belong to somebody who is about to, so its owner must be gone.
 fn forget_the_dead(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        let refused = || {
-            let refused = UnixStream::connect(entry.path()).err();
-            refused.is_some_and(|err| err.kind() == std::io::ErrorKind::ConnectionRefused)
-        };
-        if ours && refused() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if owner(&name).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
             drop(fs::remove_file(entry.path()));
         }
     }
 }
 
+/// The process that a socket of ours was made by.
+fn owner(name: &str) -> Option<u32> {
+    name.strip_prefix(PREFIX)?.strip_suffix(".sock")?.parse().ok()
+}
+
 const PREFIX: &str = "podman-";
 /// Seconds without a question after which it leaves.
-const LINGERS: &str = "5";
+const LINGERS: &str = "30";
+const TURN: &str = ".podman-turn";
+/// For a turn.
+const WAITING: Duration = Duration::from_secs(120);
 const ENDING: Duration = Duration::from_secs(2);
 const STARTING: Duration = Duration::from_secs(30);
 const A_MOMENT: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_socket_of_one_who_is_about_to_listen_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |pid: u32| folder.path().join(format!("{PREFIX}{pid}.sock"));
+        // No process has the second number; nobody listens on either.
+        for pid in [std::process::id(), u32::MAX] {
+            fs::write(at(pid), "").unwrap();
+        }
+        fs::write(folder.path().join("podman-is-here"), "").unwrap();
+        forget_the_dead(folder.path());
+        assert!(at(std::process::id()).exists());
+        assert!(!at(u32::MAX).exists());
+        assert!(folder.path().join("podman-is-here").exists());
+    }
+}

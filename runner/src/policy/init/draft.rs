@@ -41,9 +41,9 @@ fs:
   deny: ["**/.env*", "**/*.pem", "**/*.key"]   # not even readable
 
 proc:
-  memory: 4GiB
   pids: 1024
   timeout: 1h
+  # memory: 4GiB                # demanded once it stands here: where it cannot be kept, nothing starts
 "#;
 
 fn extends(sight: &Sight) -> String {

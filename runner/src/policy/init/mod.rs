@@ -19,7 +19,7 @@ use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
 
-use super::FILE;
+use super::{FILE, trust};
 use crate::console::{Console, Format};
 use crate::exit::{Exit, Failure};
 use crate::shown::Shown;
@@ -62,6 +62,8 @@ pub(super) fn run(asked: &Init, console: &mut Console) -> Result<Exit, Failure> 
     }
     let path = if dir == Path::new(".") { FILE.into() } else { dir.join(FILE) };
     put(&path, &text, asked.force)?;
+    // Whoever asked for it means it, as far as it is still what was written.
+    let approved = trust::approve_written(&path, &text);
 
     let file = Shown(&path.to_string_lossy()).to_string();
     let because = sight.in_words();
@@ -69,6 +71,11 @@ pub(super) fn run(asked: &Init, console: &mut Console) -> Result<Exit, Failure> 
         console.line(format_args!("wrote {file}"))?;
         for words in because {
             console.say(format_args!("  {words}"));
+        }
+        if approved {
+            console.say(
+                "  runs obey it as it is; after a change, `sluice policy trust` approves it anew",
+            );
         }
         console.say("next: read it, then `sluice policy check` and `sluice policy test`");
     } else {

@@ -15,9 +15,11 @@ use rustix::fs::FileType;
 use serde::Serialize;
 
 use super::super::changes::{Before, Change, Changes, Node, Stamp};
+use super::super::git_trees;
 use super::super::highlights::leads_out;
 use super::super::path::TreePath;
 use super::super::survey::denied;
+use super::super::tool_files::{self, is_dot_git};
 use super::super::tree::{Directory, Seen};
 
 /// What there is to do, and what will not be done.
@@ -41,6 +43,15 @@ impl<'c> Checked<'c> {
 pub struct Refused {
     pub path: TreePath,
     pub why: Refusal,
+    /// The tool on the host that would act on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<&'static str>,
+}
+
+impl Refused {
+    fn new(path: &TreePath, why: Refusal) -> Self {
+        Self { path: path.clone(), why, tool: None }
+    }
 }
 
 /// What is in the way. The host's doing first, then the policy's, then ours.
@@ -61,6 +72,10 @@ pub enum Refusal {
     ParentMoved,
     /// `fs.deny` names it.
     Denied,
+    /// It would make its directory a git repository, or is part of one.
+    GitTree,
+    /// A tool on the host obeys it without being asked.
+    ObeyedUnasked,
     /// `fs.protect` names it, or it is git's own.
     Protected,
     /// A pipe, a socket or a device.
@@ -81,8 +96,19 @@ impl Refusal {
             | Self::Gone
             | Self::NotEmpty
             | Self::ParentMoved => true,
-            Self::Denied | Self::Protected | Self::Special | Self::Unread | Self::WayOut => false,
+            Self::Denied
+            | Self::GitTree
+            | Self::ObeyedUnasked
+            | Self::Protected
+            | Self::Special
+            | Self::Unread
+            | Self::WayOut => false,
         }
+    }
+
+    /// Whether a person can have it applied by naming it.
+    pub fn can_be_accepted(self) -> bool {
+        matches!(self, Self::GitTree | Self::ObeyedUnasked)
     }
 }
 
@@ -95,7 +121,9 @@ impl fmt::Display for Refusal {
             Self::Gone => "the host has removed it",
             Self::NotEmpty => "the directory holds files that the run did not remove",
             Self::ParentMoved => "its directory is gone, or is a link now",
-            Self::Denied => "the policy hides this path from the sandbox",
+            Self::Denied => "it is hidden from the sandbox",
+            Self::GitTree => "git would take its directory for a repository and obey it",
+            Self::ObeyedUnasked => "a tool on the host obeys it without being asked",
             Self::Protected => "the policy protects this path",
             Self::Special => "it is a pipe, a socket or a device",
             Self::Unread => "its content was not recorded when the run ended",
@@ -104,10 +132,12 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Looks at every change at or below `paths` (all, if there are none).
+/// Looks at every change at or below `paths` (all, if there are none). A person
+/// `accepted` these although tools obey them.
 pub fn check<'c>(
     changes: &'c Changes,
     paths: &'c [TreePath],
+    accepted: &[TreePath],
     project: &Directory,
 ) -> io::Result<Checked<'c>> {
     let mut checked = Checked { ready: Vec::new(), already: Vec::new(), refused: Vec::new() };
@@ -116,22 +146,28 @@ pub fn check<'c>(
     // Backwards: what is in a directory comes before the directory, so that it
     // is known whether it will be empty.
     let mut selected: Vec<&Change> = changes.within(paths).collect();
+    let trees = git_trees::after(&selected, project)?;
     coming.extend(selected.iter().filter(|c| becomes_directory(c)).map(|change| &change.path));
     selected.reverse();
     for change in selected {
+        let refused = |why| Refused::new(&change.path, why);
         let refusal = match forbidden(changes, change) {
-            Some(refusal) => Some(refusal),
+            Some(refusal) => Some(refused(refusal)),
             None => match state(change, project, &coming)? {
                 State::Already => {
                     checked.already.push(change);
                     continue;
                 }
-                State::InTheWay(refusal) => Some(refusal),
-                State::Ready => left_in(change, project, &going)?,
+                State::InTheWay(refusal) => Some(refused(refusal)),
+                State::Ready => match left_in(change, project, &going)? {
+                    Some(refusal) => Some(refused(refusal)),
+                    None if accepted.iter().any(|path| change.path.is_within(path)) => None,
+                    None => obeyed(change, &trees),
+                },
             },
         };
         match refusal {
-            Some(why) => checked.refused.push(Refused { path: change.path.clone(), why }),
+            Some(refused) => checked.refused.push(refused),
             None => {
                 if change.after.is_none() {
                     going.insert(&change.path);
@@ -163,11 +199,9 @@ pub fn check<'c>(
     let (homeless, ready): (Vec<&Change>, Vec<&Change>) =
         checked.ready.into_iter().partition(|change| is_homeless(change));
     checked.ready = ready;
-    checked.refused.extend(
-        homeless
-            .iter()
-            .map(|change| Refused { path: change.path.clone(), why: Refusal::ParentMoved }),
-    );
+    checked
+        .refused
+        .extend(homeless.iter().map(|change| Refused::new(&change.path, Refusal::ParentMoved)));
     Ok(checked)
 }
 
@@ -193,12 +227,26 @@ fn forbidden(changes: &Changes, change: &Change) -> Option<Refusal> {
     }
 }
 
+/// What tools on the host would act on without being asked.
+fn obeyed(change: &Change, trees: &BTreeSet<TreePath>) -> Option<Refused> {
+    if git_trees::holding(trees, &change.path).is_some() {
+        let refused = Refused::new(&change.path, Refusal::GitTree);
+        return Some(Refused { tool: Some("git"), ..refused });
+    }
+    // Without the file there is nothing to obey, and a directory is none.
+    let after = change.after.as_ref().filter(|after| !after.is_directory())?;
+    let is_link = matches!(after, Node::Link { .. });
+    let tool = tool_files::acting_unasked(&change.path, is_link)?.tool;
+    let refused = Refused::new(&change.path, Refusal::ObeyedUnasked);
+    Some(Refused { tool: Some(tool), ..refused })
+}
+
 /// Names are compared without regard to case: a project may live on a file
 /// system that does the same, and `.GIT` is then `.git`.
 fn is_protected(changes: &Changes, change: &Change) -> bool {
     let folded = |path: &TreePath| TreePath::parse(&path.as_bytes().to_ascii_lowercase());
     let Ok(lower) = folded(&change.path) else { return true };
-    let gits = lower.parts().any(|part| part == b".git");
+    let gits = change.path.parts().any(is_dot_git);
     gits || changes.protect.iter().any(|protect| {
         let Ok(protect) = folded(&TreePath::from(protect)) else { return true };
         lower.is_within(&protect)
@@ -273,7 +321,7 @@ pub(super) fn still(
 fn is_now(directory: &Directory, name: &[u8], now: &Seen, node: &Node) -> io::Result<bool> {
     Ok(match node {
         Node::Directory { mode } => now.is_directory() && now.mode() & 0o777 == mode & 0o777,
-        Node::File { mode, size, sha256: Some(hash) } => {
+        Node::File { mode, size, sha256: Some(hash), .. } => {
             now.kind() == FileType::RegularFile
                 && now.size() == *size
                 && now.mode() & 0o777 == mode & 0o777

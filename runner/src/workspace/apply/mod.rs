@@ -21,25 +21,28 @@ pub use write::{Applied, ApplyError, write};
 
 use super::TreePath;
 use super::changes::{Change, Kind};
-use super::diff::{recorded, tree_path};
+use super::diff::{self, recorded, tree_path};
+use super::highlights::Highlight;
 use super::tree::Directory;
 use crate::console::{Console, Format, Tone};
 use crate::evidence::RunFolder;
 use crate::exit::{Exit, Failure};
 use crate::place;
-use crate::runs::Runs;
+use crate::runs::{RunName, Runs};
 use crate::session;
-use crate::shown::Shown;
+use crate::shown::{Line, Shown};
 
 /// Bring a run's changes into the project.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 applied, 1 something was in the way or failed.
 
 Nothing is written if anything is in the way: a file the host has changed since, a path
-the policy protects or hides, a link out of the project. `--partial` applies the rest.")]
+the policy protects or hides, a link out of the project, or a file that a tool on the host
+obeys without being asked (a repository, `.envrc`, editor tasks, a policy). `--partial`
+applies the rest; `--accept PATH` applies such a file too, and shows what it says.")]
 pub struct Apply {
-    /// The run.
-    run: String,
+    /// The run: `last`, its id, or the beginning of one.
+    run: RunName,
     /// Only these files and directories, relative to the project.
     #[arg(value_parser = tree_path)]
     paths: Vec<TreePath>,
@@ -51,6 +54,25 @@ pub struct Apply {
     /// Apply what can be applied, and leave the rest.
     #[arg(long, env = "SLUICE_APPLY_PARTIAL", hide_env_values = true)]
     partial: bool,
+    /// Apply this file or directory although tools on the host obey it.
+    #[arg(
+        long,
+        value_name = "PATH",
+        value_parser = accepted_path,
+        env = "SLUICE_APPLY_ACCEPT",
+        value_delimiter = ',',
+        hide_env_values = true
+    )]
+    accept: Vec<TreePath>,
+}
+
+/// Everything at once is not a name.
+fn accepted_path(written: &str) -> Result<TreePath, String> {
+    match tree_path(written) {
+        Ok(path) if path.is_root() => Err("name the file or directory to accept".to_owned()),
+        Ok(path) => Ok(path),
+        Err(err) => Err(err.to_string()),
+    }
 }
 
 /// What came of it.
@@ -69,11 +91,13 @@ struct Report<'c> {
 struct Done<'c> {
     path: &'c TreePath,
     change: Kind,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    highlights: &'c [Highlight],
 }
 
 pub fn run(asked: &Apply, console: &mut Console) -> Result<Exit, Failure> {
-    let folder = RunFolder::open(&asked.runs.place()?, &asked.run).map_err(anyhow::Error::from)?;
-    if let Some(session) = session::state::living(&asked.run) {
+    let folder = asked.runs.open(&asked.run)?;
+    if let Some(session) = session::state::living(folder.run()) {
         let name = Shown(&session.name).to_string();
         return Err(anyhow!("the session is going on; `sluice session stop {name}` first").into());
     }
@@ -87,7 +111,9 @@ pub fn run(asked: &Apply, console: &mut Console) -> Result<Exit, Failure> {
     let root = changes.project.to_path();
     let project = Directory::open(&root)
         .with_context(|| format!("cannot open the project {}", root.display()))?;
-    let checked = check(&changes, &asked.paths, &project).context("cannot look at the project")?;
+    let checked = check(&changes, &asked.paths, &asked.accept, &project)
+        .context("cannot look at the project")?;
+    show_accepted(&folder, &checked, &asked.accept, console)?;
 
     let write_it = !asked.dry_run && (checked.refused.is_empty() || asked.partial);
     let done = if write_it && !checked.ready().is_empty() {
@@ -105,7 +131,11 @@ pub fn run(asked: &Apply, console: &mut Console) -> Result<Exit, Failure> {
             .ready()
             .iter()
             .filter(is_done)
-            .map(|change| Done { path: &change.path, change: change.change })
+            .map(|change| Done {
+                path: &change.path,
+                change: change.change,
+                highlights: &change.highlights,
+            })
             .collect(),
         already: checked.already.iter().map(|change| &change.path).collect(),
         refused: &checked.refused,
@@ -120,14 +150,41 @@ pub fn run(asked: &Apply, console: &mut Console) -> Result<Exit, Failure> {
     Ok(if ok { Exit::Success } else { Exit::Failed })
 }
 
-fn tell(report: &Report<'_>, partial: bool, console: &mut Console) -> Result<(), Failure> {
-    for Done { path, change } in &report.applied {
-        console.line(format_args!("{change:<8} {path}"))?;
+/// What a person accepts is shown once more, whatever they read before.
+fn show_accepted(
+    folder: &RunFolder,
+    checked: &Checked<'_>,
+    accepted: &[TreePath],
+    console: &mut Console,
+) -> Result<(), Failure> {
+    for change in checked.ready() {
+        let Some(section) = change.patch else { continue };
+        if accepted.iter().any(|path| change.path.is_within(path)) {
+            let bytes = folder.read_patch(section).map_err(anyhow::Error::from)?;
+            for line in String::from_utf8_lossy(&bytes).lines() {
+                console.say(Line(line));
+            }
+        }
     }
-    for Refused { path, why } in report.refused {
+    Ok(())
+}
+
+fn tell(report: &Report<'_>, partial: bool, console: &mut Console) -> Result<(), Failure> {
+    for Done { path, change, highlights } in &report.applied {
+        let words = diff::bracketed(highlights.iter().map(ToString::to_string).collect(), console);
+        console.line(format_args!("{change:<8} {path}{words}"))?;
+    }
+    for Refused { path, why, tool } in report.refused {
         let word = if why.is_conflict() { "conflict" } else { "refused " };
         let word = console.toned_aside(Tone::Bad, word);
-        console.say(format_args!("{word} {path}: {why}"));
+        let tool = tool.map(|tool| format!(" ({tool})")).unwrap_or_default();
+        console.say(format_args!("{word} {path}: {why}{tool}"));
+    }
+    if let Some(first) = report.refused.iter().find(|refused| refused.why.can_be_accepted()) {
+        console.say(format_args!(
+            "read what it says with `sluice diff`; `--accept {}` applies it",
+            first.path
+        ));
     }
     if let Some(why) = &report.failed {
         let word = console.toned_aside(Tone::Bad, "stopped at");

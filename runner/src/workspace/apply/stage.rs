@@ -7,15 +7,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
 
 use audit::Digest;
 use rustix::fs::{Mode, OFlags};
-use sha2::{Digest as _, Sha256};
 
 use super::super::changes::{Change, Node};
 use super::super::path::TreePath;
 use super::super::removal::remove_all;
+use super::super::sparse::{self, Pieces};
 use super::super::tree::Directory;
 use super::write::{ApplyError, disk};
 
@@ -94,12 +93,13 @@ impl<'p> Stage<'p> {
     ) -> Result<(), ApplyError> {
         let source = upper.holding(path).map_err(disk("find"))?.ok_or(ApplyError::Tampered)?;
         let name = path.name().ok_or(ApplyError::Tampered)?;
-        let (from, _) = source.file(name).map_err(disk("open what the run made of"))?;
+        let (from, seen) = source.file(name).map_err(disk("open what the run made of"))?;
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let made = rustix::fs::openat(&self.directory, draft, flags, Mode::RUSR | Mode::WUSR);
         let file = File::from(made.map_err(|err| disk("create")(err.into()))?);
-        if copy(from, &file).map_err(disk("copy"))? != *hash {
+        let pieces = Pieces::new(from, seen.size());
+        if sparse::copy(pieces, &file, || Ok(())).map_err(disk("copy"))?.0 != *hash {
             return Err(ApplyError::Tampered);
         }
         // Bits that lend rights do not come home.
@@ -112,21 +112,5 @@ impl Drop for Stage<'_> {
     fn drop(&mut self) {
         // What is left in it is ours alone, and of no use.
         drop(remove_all(self.project, self.name.as_bytes()));
-    }
-}
-
-fn copy(mut from: File, mut to: &File) -> io::Result<Digest> {
-    let mut hasher = Sha256::new();
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        let count = match from.read(&mut buffer) {
-            Ok(0) => return Ok(hasher.into()),
-            Ok(count) => count,
-            Err(err) if err.kind() == io::ErrorKind::Interrupted => continue,
-            Err(err) => return Err(err),
-        };
-        let piece = buffer.get(..count).unwrap_or_default();
-        hasher.update(piece);
-        to.write_all(piece)?;
     }
 }

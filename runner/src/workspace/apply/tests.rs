@@ -20,7 +20,7 @@ fn fill(root: &Path) {
 fn applied(mounted: &Mounted) -> String {
     let changes = mounted.changes().unwrap();
     let (project, upper) = (opened(mounted.project()), opened(mounted.upper()));
-    let checked = check(&changes, &[], &project).unwrap();
+    let checked = check(&changes, &[], &[], &project).unwrap();
     let mut told: String = checked
         .refused
         .iter()
@@ -44,7 +44,7 @@ fn check_that(
     let changes = mounted.changes().unwrap();
     host(mounted.project());
     let (project, upper) = (opened(mounted.project()), opened(mounted.upper()));
-    let checked = check(&changes, &[], &project).unwrap();
+    let checked = check(&changes, &[], &[], &project).unwrap();
     let told: String = checked
         .refused
         .iter()
@@ -143,7 +143,7 @@ fn what_the_policy_keeps_is_never_applied() {
         },
         |_| {},
         expect![[r#"
-            .env: the policy hides this path from the sandbox
+            .env: it is hidden from the sandbox
             .git: the policy protects this path
             .git/hooks: the policy protects this path
             .git/hooks/pre-commit: the policy protects this path
@@ -174,7 +174,7 @@ fn what_holds_a_protected_path_may_come_but_not_go() {
         .iter()
         .map(|path| policies::RelativePath::parse(path).unwrap())
         .collect();
-    let checked = check(&changes, &[], &opened(mounted.project())).unwrap();
+    let checked = check(&changes, &[], &[], &opened(mounted.project())).unwrap();
     let told: String = checked
         .refused
         .iter()
@@ -186,6 +186,73 @@ fn what_holds_a_protected_path_may_come_but_not_go() {
         dir/sub/two: the policy protects this path
     "#]]
     .assert_eq(&told);
+}
+
+#[test]
+fn what_tools_obey_unasked_does_not_come_home_by_itself() {
+    let Some(mounted) = check_that(
+        |sandbox| {
+            for path in ["tree/objects", "tree/refs", "part", ".husky", ".vscode", "other"] {
+                fs::create_dir_all(sandbox.join(path)).unwrap();
+            }
+            for path in [
+                "tree/HEAD",
+                "tree/config",
+                "tree/notes",
+                ".envrc",
+                "dir/.ENVRC",
+                "sandbox.policy.yaml",
+                ".husky/pre-commit",
+                ".vscode/tasks.json",
+                ".mcp.json",
+                "CLAUDE.md",
+                "other/settings.json",
+            ] {
+                fs::write(sandbox.join(path), "evil").unwrap();
+            }
+            symlink("other", sandbox.join(".claude")).unwrap();
+        },
+        |_| {},
+        expect![[r#"
+            .claude: a tool on the host obeys it without being asked
+            .envrc: a tool on the host obeys it without being asked
+            .husky/pre-commit: a tool on the host obeys it without being asked
+            .mcp.json: a tool on the host obeys it without being asked
+            .vscode/tasks.json: a tool on the host obeys it without being asked
+            dir/.ENVRC: a tool on the host obeys it without being asked
+            sandbox.policy.yaml: a tool on the host obeys it without being asked
+            tree/HEAD: git would take its directory for a repository and obey it
+            tree/config: git would take its directory for a repository and obey it
+            tree/objects: git would take its directory for a repository and obey it
+            tree/refs: git would take its directory for a repository and obey it
+        "#]],
+    ) else {
+        return;
+    };
+    let there = |path: &str| mounted.project().join(path).symlink_metadata().is_ok();
+    assert!(there("CLAUDE.md") && there("tree/notes") && there("other/settings.json"));
+    assert!(!there(".envrc") && !there("tree/HEAD") && !there(".claude"));
+}
+
+#[test]
+fn a_person_may_accept_by_name_what_tools_obey() {
+    let Some(mounted) = Mounted::new(&[], fill) else { return };
+    fs::write(mounted.merged().join(".envrc"), "a").unwrap();
+    fs::write(mounted.merged().join("dir/.envrc"), "b").unwrap();
+    fs::create_dir_all(mounted.merged().join(".git")).unwrap();
+    fs::write(mounted.merged().join(".git/config"), "c").unwrap();
+    let changes = mounted.changes().unwrap();
+    let project = opened(mounted.project());
+    let refused = |accepted: &[&str]| -> Vec<String> {
+        let accepted: Vec<_> =
+            accepted.iter().map(|path| TreePath::parse(path.as_bytes()).unwrap()).collect();
+        let checked = check(&changes, &[], &accepted, &project).unwrap();
+        checked.refused.iter().map(|refused| refused.path.to_string()).collect()
+    };
+    assert_eq!(refused(&[]), [".envrc", ".git", ".git/config", "dir/.envrc"]);
+    assert_eq!(refused(&[".envrc"]), [".git", ".git/config", "dir/.envrc"]);
+    // What is protected stays so.
+    assert_eq!(refused(&[".envrc", "dir", ".git"]), [".git", ".git/config"]);
 }
 
 #[test]
@@ -218,7 +285,7 @@ fn what_changed_after_the_record_is_not_applied() {
     let changes = mounted.changes().unwrap();
     fs::write(mounted.upper().join("a"), "swapped!").unwrap();
     let (project, upper) = (opened(mounted.project()), opened(mounted.upper()));
-    let checked = check(&changes, &[], &project).unwrap();
+    let checked = check(&changes, &[], &[], &project).unwrap();
     let done = write(&checked, &project, &upper);
     let (path, err) = done.stopped.unwrap();
     assert_eq!(path.to_string(), "a");
@@ -236,7 +303,7 @@ fn only_what_was_asked_for_is_applied() {
     let changes = mounted.changes().unwrap();
     let (project, upper) = (opened(mounted.project()), opened(mounted.upper()));
     let paths = [TreePath::parse(b"dir").unwrap()];
-    let done = write(&check(&changes, &paths, &project).unwrap(), &project, &upper);
+    let done = write(&check(&changes, &paths, &[], &project).unwrap(), &project, &upper);
     assert_eq!(done.applied, [TreePath::parse(b"dir/one").unwrap()]);
     assert_eq!(fs::read(mounted.project().join("a")).unwrap(), b"a");
 }

@@ -10,6 +10,8 @@ use rustix::fs::{FileType, Mode, XattrFlags};
 use super::super::changes::Stamp;
 use super::super::testing::{Mounted, listed, opened, told};
 use super::*;
+use crate::work_budget::Stop;
+use audit::Digest;
 
 fn write(root: &Path, path: &str, text: &str) {
     let path = root.join(path);
@@ -170,7 +172,7 @@ fn what_is_denied_is_not_seen_not_read_and_not_deleted() {
     fs::write(merged.join(".env"), "mine").unwrap();
     let changes = mounted.changes().unwrap();
     expect![[r#"
-        added .env file 644 4 unread [denied by policy] [environment and credentials]
+        added .env file 644 4 unread: hidden [denied by policy] [environment and credentials]
         deleted dir
         deleted dir/one
         deleted dir/sub
@@ -281,13 +283,14 @@ fn too_many_changes_are_counted_out_loud() {
         incomplete: more than 2 changes; the rest was left out
     "#]]
     .assert_eq(
-        told(&mounted.changes_within(&limits).unwrap())
+        told(&mounted.changes_within(&limits, &WorkBudget::unattended()).unwrap())
             .split_once("incomplete")
             .map(|(_, rest)| format!("incomplete{rest}"))
             .unwrap_or_default()
             .as_str(),
     );
-    assert!(mounted.changes_within(&limits).unwrap().changes.len() <= 2);
+    let found = mounted.changes_within(&limits, &WorkBudget::unattended()).unwrap();
+    assert!(found.changes.len() <= 2);
 }
 
 #[test]
@@ -304,6 +307,61 @@ fn a_tree_deeper_than_a_path_can_name_ends_the_walk_not_the_runner() {
     assert_eq!(changes.incomplete, ["directories deeper than 200 were left out"]);
     // Too deep for the temporary directory to remove by itself.
     super::super::removal::remove_all(&opened(mounted.upper()), name.as_bytes()).unwrap();
+}
+
+#[test]
+fn a_file_of_holes_is_not_read_and_leaves_the_others_their_hashes() {
+    let Some(mounted) = Mounted::new(&[], fill) else { return };
+    let large = fs::File::create(mounted.merged().join("a-hole")).unwrap();
+    large.set_len(1 << 40).unwrap();
+    fs::write(mounted.merged().join("b-real"), "content").unwrap();
+    let small = fs::File::create(mounted.merged().join("c-hole")).unwrap();
+    small.set_len(100).unwrap();
+    let changes = mounted.changes().unwrap();
+    let of = |name: &str| {
+        let found = changes.changes.iter().find(|change| change.path.to_string() == name);
+        match &found.unwrap().after {
+            Some(Node::File { sha256, unhashed, .. }) => (*sha256, *unhashed),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(of("a-hole"), (None, Some(Unhashed::TooLarge)));
+    assert_eq!(of("b-real"), (Some(Digest::of(b"content")), None));
+    // A hole that is hashed is hashed as what it reads as.
+    assert_eq!(of("c-hole"), (Some(Digest::of(&[0; 100])), None));
+}
+
+/// Whoever uses up what is hashed must not make a change disappear by it.
+#[test]
+fn a_file_that_was_not_hashed_is_never_taken_for_unchanged() {
+    let Some(mounted) = Mounted::new(&[], |root| {
+        fs::write(root.join("program"), "good").unwrap();
+    }) else {
+        return;
+    };
+    fs::write(mounted.merged().join("program"), "evil").unwrap();
+    let limits = ChangeLimits { hashed: 0, ..ChangeLimits::default() };
+    let changes = mounted.changes_within(&limits, &WorkBudget::unattended()).unwrap();
+    expect![[r#"
+        changed program file 644 4 unread: not hashed: too large
+    "#]]
+    .assert_eq(&told(&changes));
+}
+
+#[test]
+fn comparing_that_is_stopped_or_out_of_time_says_so() {
+    let Some(mounted) = Mounted::new(&[], |_| ()) else { return };
+    fs::write(mounted.merged().join("new"), "x").unwrap();
+    let budget = WorkBudget::unattended();
+    budget.begin("changes", std::time::Duration::ZERO);
+    let changes = mounted.changes_within(&ChangeLimits::default(), &budget).unwrap();
+    assert_eq!(changes.incomplete, ["comparing was not done within 0 s; the rest was left out"]);
+
+    let stop = Stop::default();
+    let budget = WorkBudget::attended(stop.clone());
+    stop.because_of(15);
+    let changes = mounted.changes_within(&ChangeLimits::default(), &budget).unwrap();
+    assert_eq!(changes.incomplete, ["comparing was stopped by signal 15; the rest was left out"]);
 }
 
 /// What a hostile sandbox may leave.
@@ -365,7 +423,8 @@ proptest! {
             project: &project, upper: &upper, marks: Marks::User,
             started: Timestamp::now(), protect: &BTreeSet::new(), deny: &[],
         };
-        let found = changes(&overlaid, &ChangeLimits::default()).unwrap();
+        let budget = WorkBudget::unattended();
+        let found = changes(&overlaid, &ChangeLimits::default(), &budget).unwrap();
         for change in &found.changes {
             prop_assert!(change.before.is_some() || change.after.is_some());
             prop_assert!(!change.path.to_string().chars().any(char::is_control));

@@ -19,7 +19,15 @@ fn patched(
     let mut changes = mounted.changes().unwrap();
     let mut patch = Vec::new();
     let (upper, lower) = (opened(mounted.upper()), opened(mounted.project()));
-    write(&mut changes, &upper, &lower, &PatchLimits::default(), &mut patch).unwrap();
+    write(
+        &mut changes,
+        &upper,
+        &lower,
+        &PatchLimits::default(),
+        &WorkBudget::unattended(),
+        &mut patch,
+    )
+    .unwrap();
     Some((mounted, changes, patch))
 }
 
@@ -170,8 +178,15 @@ fn a_large_file_is_noted_not_read() {
     let mut changes = mounted.changes().unwrap();
     let mut patch = Vec::new();
     let limits = PatchLimits { file: 10, ..PatchLimits::default() };
-    write(&mut changes, &opened(mounted.upper()), &opened(mounted.project()), &limits, &mut patch)
-        .unwrap();
+    write(
+        &mut changes,
+        &opened(mounted.upper()),
+        &opened(mounted.project()),
+        &limits,
+        &WorkBudget::unattended(),
+        &mut patch,
+    )
+    .unwrap();
     assert!(patch.ends_with(b"Binary files /dev/null and b/large differ\n"));
 }
 
@@ -226,4 +241,21 @@ proptest! {
             prop_assert!(name(b"a/", &path).iter().all(|byte| (0x20..0x7f).contains(byte)));
         }
     }
+}
+
+#[test]
+fn a_patch_that_is_stopped_lists_what_it_left_out() {
+    let Some(mounted) = Mounted::new(&[], fill) else { return };
+    act(&mounted.merged());
+    let mut changes = mounted.changes().unwrap();
+    let stop = crate::work_budget::Stop::default();
+    let budget = WorkBudget::attended(stop.clone());
+    stop.because_of(15);
+    let (upper, lower) = (opened(mounted.upper()), opened(mounted.project()));
+    let mut patch = Vec::new();
+    write(&mut changes, &upper, &lower, &PatchLimits::default(), &budget, &mut patch).unwrap();
+    assert!(patch.is_empty() && changes.changes.iter().all(|change| change.patch.is_none()));
+    let count = changes.changes.len();
+    let words = format!("the patch was stopped by signal 15; {count} changes are only listed");
+    assert_eq!(changes.incomplete, [words]);
 }
