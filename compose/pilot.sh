@@ -1,12 +1,13 @@
 # Sourced by up, review and down: which pilot, and who carries it out.
 #
-# Sets `project` and `number`, takes `-p NAME` off the arguments, and defines
+# Sets `project`, `number`, `here` and `root`, takes `-p NAME` off the arguments, and defines
 # `compose`.
 # shellcheck shell=sh
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+root=$(dirname -- "$here")
 # Paths in compose.yaml are relative to it, and docker-compose 1.29 reads the
 # seccomp profile relative to where it was started.
-cd "$here" || exit
+cd "$root" || exit
 
 say() { echo "$(basename -- "$0"): $*" >&2; }
 fail() {
@@ -23,11 +24,11 @@ case " $* " in
 esac
 
 # A setting: from the environment, else from .env.
+of_file() { sed -n "s/^$1=//p" .env | tail -n 1; }
 setting() {
     eval "value=\${$1-}"
     # shellcheck disable=SC2154
-    [ -n "$value" ] || value=$(sed -n "s/^$1=//p" .env | tail -n 1)
-    echo "$value"
+    echo "${value:-$(of_file "$1")}"
 }
 
 project=$(setting COMPOSE_PROJECT_NAME)
@@ -47,13 +48,13 @@ case $project in
 '' | *[!a-z0-9_-]* | [_-]*) fail "\`$project\` cannot name a pilot: write a-z, 0-9, - and _" ;;
 esac
 # Its gateway says it in every record.
-PILOT_NAME=$project
-export PILOT_NAME
+COMPOSE_PROJECT_NAME=$project
+export COMPOSE_PROJECT_NAME
 
 docker version >/dev/null 2>&1 || fail "Docker does not answer; is it installed, running, and may you use it?"
 if docker compose version >/dev/null 2>&1; then
     # It knows one more wall than 1.29 does.
-    compose() { docker compose -p "$project" -f compose.yaml -f private-cgroup.yaml "$@"; }
+    compose() { docker compose -p "$project" -f compose.yaml -f compose/private-cgroup.yaml "$@"; }
 elif command -v docker-compose >/dev/null 2>&1; then
     compose() { docker-compose -p "$project" "$@"; }
 else
@@ -71,7 +72,7 @@ stands=$(container gateway)
 if [ -n "$stands" ]; then
     from=$(docker inspect -f '{{index .Config.Labels "com.docker.compose.project.working_dir"}}' "$stands")
     # One that is gone needs somebody else to clear up after it.
-    [ ! -e "$from/compose.yaml" ] || [ "$(readlink -f -- "$from")" = "$(readlink -f -- "$here")" ] ||
+    [ ! -e "$from/compose.yaml" ] || [ "$(readlink -f -- "$from")" = "$(readlink -f -- "$root")" ] ||
         fail "$project was started from $from; go there, or give this one another name with -p NAME"
 fi
 
