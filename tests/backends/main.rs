@@ -6,13 +6,20 @@
     reason = "what does not hold in a test ends it"
 )]
 
+mod after_work;
+mod at_once;
+mod automatic;
+mod delegated;
 mod ends;
 mod leftovers;
 mod network;
 mod outside;
 mod overrides;
+mod pools;
+mod races;
 mod sessions;
 mod streams;
+mod terminals;
 mod unprivileged;
 mod unprotected;
 mod workspace;

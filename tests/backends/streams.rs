@@ -7,9 +7,19 @@ use crate::people;
 #[test]
 fn the_exit_code_and_the_streams_are_the_commands() {
     for person in people() {
-        let ran = person.shell(&[], "echo out; echo err >&2; exit 7");
+        let ran = person.shell(&["--quiet"], "echo out; echo err >&2; exit 7");
         assert_eq!((ran.code, ran.stdout.as_str(), ran.outcome()), (7, "out\n", "exited"));
         assert!(ran.stderr.ends_with("err\n"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn the_last_words_say_what_became_of_the_run() {
+    for person in people() {
+        let ran = person.shell(&[], "echo err >&2; exit 7");
+        let last = ran.stderr.lines().last().unwrap_or_default();
+        let expected = format!("sluice: run {} exited with code 7 after ", ran.run());
+        assert!(last.starts_with(&expected) && last.contains("; no network"), "{}", ran.stderr);
     }
 }
 

@@ -9,4 +9,6 @@
 
 mod named;
 mod pages;
+mod reliability;
 mod runbook;
+mod test_script;

@@ -37,6 +37,7 @@ fn every_command_of_the_runbook_does_what_it_says() {
         let mut command = person.typing(&script(&steps));
         command
             .env("SLUICE_PIN", format!("{HOST}={}:{port}", person.host()))
+            .env("SLUICE_UPSTREAMS", format!("{}:{port}", person.host()))
             .env("SLUICE_TRUST", authority);
         let output = command.output().unwrap();
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();

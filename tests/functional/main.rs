@@ -6,7 +6,9 @@
     reason = "what does not hold in a test ends it"
 )]
 
+mod broken_off;
 mod bulk;
+mod distrusted;
 mod grpc;
 mod http1;
 mod http2;
@@ -19,5 +21,6 @@ mod reload;
 mod streams;
 mod tls;
 mod tools;
+mod uploads;
 mod upstreams;
 mod ways_in;

@@ -21,14 +21,13 @@ async fn get_with(world: &World, config: &Arc<ClientConfig>) {
 async fn a_session_is_resumed() {
     let world = World::new().start().await;
     let config = Arc::new(world.sandbox.client_config(&["http/1.1"]));
-    for _ in 0..3 {
+    let mut records = Vec::new();
+    for number in 1..=3 {
         get_with(&world, &config).await;
+        // One after the other, so that their records are in order too.
+        let all = || Some(world.audit.of_kind("connection")).filter(|all| all.len() == number);
+        records = tests::until("the record of a connection", all).await;
     }
-    let records = || {
-        let records = world.audit.of_kind("connection");
-        (records.len() == 3).then_some(records)
-    };
-    let records = tests::until("three records", records).await;
     let resumed: Vec<_> = records.iter().map(|record| record["tls.resumed"] == true).collect();
     assert_eq!(resumed, [false, true, true]);
     assert_eq!(records[1]["tls.client.server_name"], "allowed.test");

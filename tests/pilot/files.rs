@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tests::available::{is_installed, python, skip};
 use tests::boxes::{docker, image};
 
@@ -14,12 +14,12 @@ use crate::pilot::{Said, can_run, clone};
 /// Compose v2 follows the specification; 1.29 has a mind of its own.
 #[test]
 fn the_file_is_understood_by_compose_v2_and_by_1_29() {
-    let folder = clone().join("compose");
+    let folder = clone();
     if let Some(python) = python(&["check_jsonschema"]) {
         let said = Said::of(
             Command::new(python)
                 .args(["-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"])
-                .args(["compose.yaml", "private-cgroup.yaml"])
+                .args(["compose.yaml", "compose/private-cgroup.yaml"])
                 .current_dir(&folder)
                 .output()
                 .unwrap(),
@@ -30,6 +30,98 @@ fn the_file_is_understood_by_compose_v2_and_by_1_29() {
         let mut command = Command::new("docker-compose");
         let said = Said::of(command.args(["config", "-q"]).current_dir(&folder).output().unwrap());
         assert_eq!(said.code, 0, "{said:?}");
+    }
+}
+
+/// Whoever starts it, by `docker compose up` or by `compose/up`, starts this file.
+#[test]
+fn every_service_of_the_file_is_confined_and_can_be_built() {
+    let Some(file) = compose_file() else { return };
+    for (name, service) in file["services"].as_object().unwrap() {
+        assert_eq!(service["cap_drop"], json!(["ALL"]), "{name}");
+        assert_eq!(service["read_only"], true, "{name}");
+        assert_eq!(service["restart"], "no", "{name}");
+        assert_eq!(service["pull_policy"], "never", "{name}");
+        let options = service["security_opt"].as_array().unwrap();
+        assert!(options.contains(&json!("no-new-privileges:true")), "{name}");
+        assert!(!service["user"].as_str().unwrap().starts_with('0'), "{name}");
+        for limit in ["mem_limit", "memswap_limit", "pids_limit"] {
+            assert!(!service[limit].is_null(), "{name} has no {limit}");
+        }
+        for hole in ["ports", "expose", "privileged", "cap_add", "devices", "pid", "userns_mode"] {
+            assert!(service[hole].is_null(), "{name} has {hole}");
+        }
+        let volumes = service["volumes"].to_string();
+        assert!(!volumes.contains("docker.sock"), "{name}");
+        let build = &service["build"];
+        let dockerfile = build["dockerfile"].as_str().unwrap_or("Dockerfile");
+        // The context is the clone, or a folder of its own.
+        let context = clone().join(build["context"].as_str().unwrap());
+        assert!(context.join(dockerfile).is_file(), "{name}: {build}");
+    }
+    let lists = |name: &str| file["services"][name]["security_opt"].to_string();
+    assert!(lists("sandbox").contains("seccomp=compose/seccomp.json"));
+    assert!(lists("gateway").contains("seccomp=compose/seccomp-gateway.json"));
+    let networks = file["services"]["sandbox"]["networks"].as_object().unwrap();
+    assert_eq!(networks.keys().collect::<Vec<_>>(), ["inside"]);
+    assert_eq!(file["services"]["review"]["network_mode"], "none");
+    assert_eq!(file["networks"]["inside"]["internal"], true);
+}
+
+/// `compose.yaml` with everything filled in that anchors stand for.
+fn compose_file() -> Option<Value> {
+    let python = python(&["ruamel.yaml"])?;
+    let script = "import json, ruamel.yaml; \
+                  print(json.dumps(ruamel.yaml.YAML(typ='safe').load(open('compose.yaml'))))";
+    let read = Command::new(python).args(["-c", script]).current_dir(clone()).output().unwrap();
+    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+    Some(serde_json::from_slice(&read.stdout).unwrap())
+}
+
+/// What a builder is sent ends up in layers and caches.
+#[test]
+fn neither_credentials_nor_settings_nor_history_are_sent_to_a_builder() {
+    if !can_run() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    fs::copy(clone().join(".dockerignore"), home.path().join(".dockerignore")).unwrap();
+    let sent = ["Cargo.lock", "compose/images/pack", "runner/src/main.rs"];
+    let kept = [
+        ".env",
+        ".git/config",
+        "compose/secrets/token",
+        "compose/settings-green/policy.yaml",
+        "fuzz/target/program",
+        "target/program",
+        "notes.txt",
+    ];
+    for file in sent.iter().chain(&kept) {
+        let path = home.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "x").unwrap();
+    }
+    fs::write(
+        home.path().join("compose/Dockerfile"),
+        "FROM scratch\nCOPY . /sent/\nCMD [\"/x\"]\n",
+    )
+    .unwrap();
+    let tag = format!("sluice-test/context:{}", std::process::id());
+    let mut build = Command::new("docker");
+    build.args(["build", "-q", "-f", "compose/Dockerfile", "-t", &tag, "."]);
+    let built = Said::of(build.current_dir(home.path()).output().unwrap());
+    assert_eq!(built.code, 0, "{built:?}");
+    let container = docker(&["create", &tag]);
+    let list = format!("docker export {container} | tar -t");
+    let listed = Said::of(Command::new("sh").args(["-c", &list]).output().unwrap());
+    docker(&["rm", &container]);
+    docker(&["rmi", &tag]);
+    let has = |file: &str| listed.stdout.lines().any(|line| line == format!("sent/{file}"));
+    for file in sent {
+        assert!(has(file), "{file} is missing: {listed:?}");
+    }
+    for file in kept {
+        assert!(!has(file), "{file} was sent");
     }
 }
 
@@ -57,8 +149,8 @@ fn the_gateways_image_is_the_same_bytes_every_time() {
         Command::new("tar").args(["-xf", "one.tar"]).current_dir(home.path()).output().unwrap(),
     );
     assert_eq!(unpacked.code, 0, "{unpacked:?}");
-    let manifest = json(&home.path().join("manifest.json"));
-    let config = json(&home.path().join(manifest[0]["Config"].as_str().unwrap()));
+    let manifest = read_json(&home.path().join("manifest.json"));
+    let config = read_json(&home.path().join(manifest[0]["Config"].as_str().unwrap()));
     assert_eq!(config["config"]["User"], "65532:65532");
     for label in ["title", "version", "revision", "licenses"] {
         let label = format!("org.opencontainers.image.{label}");
@@ -283,6 +375,6 @@ fn a_list_of_what_is_linked_in_stands_beside_the_image() {
     assert!(components.iter().all(|one| one["licenses"].is_array()), "each with its licence");
 }
 
-fn json(path: &Path) -> Value {
+fn read_json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }

@@ -10,6 +10,7 @@
 )]
 
 mod files;
+mod fresh_clone;
 mod pilot;
 
 use std::fs;
@@ -48,9 +49,87 @@ fn a_team_tries_it_and_a_reviewer_reads_what_happened() {
     assert_eq!(pilot.down(), "", "nothing is left");
 }
 
+/// What is kept verifies, and what is removed was said; nothing goes because
+/// something else failed.
+#[test]
+fn an_end_seals_the_log_and_removes_nothing_unsaid() {
+    if !can_run() {
+        return;
+    }
+    let Some(image) = image() else { return };
+    let mut pilot = Pilot::up("c", &[("PILOT_IMAGE", image), ("PILOT_COMMAND", "sleep 3600")]);
+    let asked = "printf 'GET http://other.pilot.test/ HTTP/1.1\\r\\nHost: other.pilot.test\\r\\n\
+                 Connection: close\\r\\n\\r\\n' | nc -w 5 gateway.sluice 3128";
+    pilot.inside(&["sh", "-c", asked]).assert_says("403");
+
+    docker(&["stop", &pilot.container("gateway")]);
+    let volume = format!("{}_audit:/audit", pilot.project);
+    let change = |from: &str, to: &str| {
+        let edit = format!("sed -i 's/{from}/{to}/' /audit/audit.jsonl");
+        docker(&[
+            "run",
+            "--rm",
+            "--network",
+            "none",
+            "--volume",
+            &volume,
+            image,
+            "sh",
+            "-c",
+            &edit,
+        ]);
+    };
+    change("other.pilot.test", "harmless.exampl");
+    let refused = pilot.script("down", &[]);
+    assert!(refused.code == 1 && refused.stderr.contains("not fit to be sealed"), "{refused:?}");
+    assert!(refused.stderr.contains("nothing is removed"), "{refused:?}");
+    assert!(pilot.left().contains("_audit") && pilot.kept().is_empty(), "{refused:?}");
+
+    change("harmless.exampl", "other.pilot.test");
+    let ended = pilot.script("down", &[]);
+    assert_eq!((ended.code, pilot.left().as_str()), (0, ""), "{ended:?}");
+    for gone in ["_gateway", "_inside", "volume ", "_audit"] {
+        assert!(ended.stderr.contains(gone), "{gone} was not said: {ended:?}");
+    }
+    let kept = pilot.kept();
+    assert_eq!(kept.len(), 1, "{ended:?}");
+    assert!(ended.stderr.contains(kept[0].to_str().unwrap()), "{ended:?}");
+    let verified = pilot.verify(&kept[0]);
+    assert_eq!(verified.code, 0, "{verified:?}");
+    verified.assert_says("whole").assert_says("sealed 20");
+    let text = fs::read_to_string(kept[0].join("audit.jsonl")).unwrap();
+    assert!(text.contains("other.pilot.test"), "{text}");
+    fs::write(kept[0].join("audit.jsonl"), text.replace("other", "third")).unwrap();
+    assert_eq!(pilot.verify(&kept[0]).code, 1);
+
+    // Containers may be gone already, by Docker's own command.
+    let again = pilot.script("up", &[]);
+    assert_eq!(again.code, 0, "{again:?}");
+    let label = format!("label=com.docker.compose.project={}", pilot.project);
+    for id in docker(&["ps", "-aq", "--filter", &label]).lines() {
+        docker(&["rm", "-f", id]);
+    }
+    let ended = pilot.script("down", &[]);
+    assert_eq!((ended.code, pilot.left().as_str()), (0, ""), "{ended:?}");
+    assert_eq!(pilot.kept().len(), 2, "{ended:?}");
+
+    let again = pilot.script("up", &[]);
+    assert_eq!(again.code, 0, "{again:?}");
+    let said = pilot.down_with(&["--remove-log"]);
+    assert!(said.contains("the audit log goes with it"), "{said}");
+    assert_eq!((pilot.left().as_str(), pilot.kept().len()), ("", 2), "{said}");
+
+    // One whose gateway never came up leaves no log, and that holds nobody back.
+    let label = format!("com.docker.compose.project={}", pilot.project);
+    docker(&["volume", "create", "--label", &label, &format!("{}_audit", pilot.project)]);
+    let said = pilot.down_with(&[]);
+    assert!(said.contains("nothing was ever recorded"), "{said}");
+    assert_eq!((pilot.left().as_str(), pilot.kept().len()), ("", 2), "{said}");
+}
+
 fn what_it_says_to_try_does_what_it_says(pilot: &Pilot) {
     for script in ["up", "review", "down"] {
-        let helped = pilot.type_in(&format!("cd .. && compose/{script} --help"));
+        let helped = pilot.type_in(&format!("compose/{script} --help"));
         assert!(helped.code == 0 && helped.stdout.contains("-p NAME"), "{helped:?}");
     }
     let shown = |outcome: &str| {
@@ -76,7 +155,7 @@ fn the_containers_are_confined_as_a_runs_are(pilot: &Pilot) {
         ]);
         let found = options.lines().find_map(|line| line.strip_prefix("seccomp=")).unwrap();
         let found: serde_json::Value = serde_json::from_str(found).unwrap();
-        let file = fs::read(pilot::clone().join("compose").join(list)).unwrap();
+        let file = fs::read(pilot.clone.join("compose").join(list)).unwrap();
         assert_eq!(found, serde_json::from_slice::<serde_json::Value>(&file).unwrap(), "{service}");
     }
     let network = format!("{}_inside", pilot.project);
@@ -106,7 +185,7 @@ fn what_is_not_is_refused_with_a_reason(pilot: &Pilot) {
     // A host is allowed with TLS unless a rule says otherwise.
     pilot.curl(&["http://api.pilot.test/hello"]).assert_ends("1.1 403");
     let said = pilot.curl(&["https://other.pilot.test/"]);
-    assert!(said.code != 0 && said.stderr.contains("403"), "{said:?}");
+    assert!(said.code != 0 && said.stderr.contains("response 403"), "{said:?}");
 }
 
 fn programs_that_ignore_the_proxy_are_caught(pilot: &Pilot) {
@@ -334,10 +413,11 @@ fn a_mistake_changes_nothing(pilot: &Pilot) {
 
 fn another_clone_leaves_it_alone(pilot: &Pilot) {
     let clone = tempfile::tempdir().unwrap();
-    for file in ["down", "pilot.sh", ".env"] {
-        fs::copy(pilot::clone().join("compose").join(file), clone.path().join(file)).unwrap();
+    fs::create_dir(clone.path().join("compose")).unwrap();
+    for file in ["compose/down", "compose/pilot.sh", ".env"] {
+        fs::copy(pilot::clone().join(file), clone.path().join(file)).unwrap();
     }
-    let mut down = Command::new(clone.path().join("down"));
+    let mut down = Command::new(clone.path().join("compose/down"));
     let said = Said::of(down.args(["-p", &pilot.project]).output().unwrap());
     assert!(said.code == 1 && said.stderr.contains("was started from"), "{said:?}");
     pilot.curl(&["https://api.pilot.test/"]).assert_ends(" 200");
@@ -393,10 +473,7 @@ fn the_reviewer_finds_a_whole_log_and_every_refusal(pilot: &Pilot) {
     let saved = pilot.script("review", &["--save", "evidence"]);
     assert_eq!(saved.code, 0, "{saved:?}");
     let evidence = pilot.home().join("evidence");
-    let verify = || {
-        let sluice = env!("CARGO_BIN_EXE_sluice-under-test");
-        Said::of(Command::new(sluice).args(["audit", "verify"]).arg(&evidence).output().unwrap())
-    };
+    let verify = || pilot.verify(&evidence);
     assert_eq!(verify().code, 0);
     let segment = fs::read_dir(&evidence)
         .unwrap()

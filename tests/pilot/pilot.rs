@@ -15,6 +15,10 @@ use tests::boxes::docker;
 #[derive(Debug)]
 pub(crate) struct Pilot {
     pub(crate) project: String,
+    /// Where it was started from.
+    pub(crate) clone: PathBuf,
+    /// Images to remove with it.
+    images: Vec<String>,
     settings: Vec<(&'static str, String)>,
     /// A copy of the settings, for tests to change.
     home: TempDir,
@@ -42,8 +46,12 @@ pub(crate) fn can_run() -> bool {
 }
 
 fn has_compose() -> bool {
+    has_plugin() || is_installed("docker-compose")
+}
+
+fn has_plugin() -> bool {
     let plugin = Command::new("docker").args(["compose", "version"]).output();
-    plugin.is_ok_and(|out| out.status.success()) || is_installed("docker-compose")
+    plugin.is_ok_and(|out| out.status.success())
 }
 
 pub(crate) fn clone() -> PathBuf {
@@ -71,20 +79,95 @@ impl Pilot {
         for file in ["gateway.yaml", "policy.yaml"] {
             fs::copy(clone().join("compose/settings").join(file), settings.join(file)).unwrap();
         }
-        let process = std::process::id();
-        let mut all = vec![
-            ("PILOT_SETTINGS", settings.display().to_string()),
-            // Where nobody else who tests begins.
-            ("PILOT_NUMBER", (64 + process % 56).to_string()),
-        ];
+        let mut all = vec![("PILOT_SETTINGS", settings.display().to_string())];
         all.extend(changed.iter().map(|(name, value)| (*name, (*value).to_owned())));
-        let project = format!("sluice-test-{process}-{name}");
-        let mut pilot = Self { project, settings: all, home, told: String::new(), down: false };
+        let mut pilot = Self::new(name, home, clone(), all);
         let started = pilot.script("up", &[]);
         assert!(started.code == 0, "{}{}", started.stdout, started.stderr);
         assert!(started.stdout.contains("compose/review"), "it says what to do next: {started:?}");
         pilot.told = started.stdout;
         pilot
+    }
+
+    /// `docker compose up` in a copy of what git has, with `base` in place of what
+    /// a registry has, and names of its own for what is built.
+    pub(crate) fn in_fresh_clone(name: &str, base: &str) -> Self {
+        let home = TempDir::new().unwrap();
+        let fresh = home.path().join("clone");
+        fs::create_dir(&fresh).unwrap();
+        let copy = "git ls-files -z -c -o --exclude-standard | \
+                    tar --null --files-from=- --ignore-failed-read -c | tar -x -C \"$0\"";
+        let mut command = Command::new("sh");
+        let copied = command.args(["-c", copy]).arg(&fresh).current_dir(clone()).output().unwrap();
+        assert!(copied.status.success(), "{copied:?}");
+        let process = std::process::id();
+        let built = [
+            ("PILOT_GATEWAY_IMAGE", format!("sluice-test/gateway:{process}")),
+            ("PILOT_STANDIN_IMAGE", format!("sluice-test/standin:{process}")),
+            ("PILOT_REVIEWER_IMAGE", format!("sluice-test/reviewer:{process}")),
+            ("PILOT_IMAGE", format!("sluice/agent:test-{process}")),
+        ];
+        let mut all = vec![
+            ("SLUICE_AGENT_BASE", base.to_owned()),
+            ("SLUICE_BUILDER", base.to_owned()),
+            ("SLUICE_PROFILE", "debug".to_owned()),
+        ];
+        let images = built.iter().map(|(_, name)| name.clone()).collect();
+        all.extend(built);
+        let mut pilot = Self::new(name, home, fresh, all);
+        pilot.images = images;
+        let started = pilot.compose(&["up", "-d"]);
+        assert!(started.code == 0, "{}", started.all());
+        pilot
+    }
+
+    fn new(
+        name: &str,
+        home: TempDir,
+        clone: PathBuf,
+        mut settings: Vec<(&'static str, String)>,
+    ) -> Self {
+        let process = std::process::id();
+        // What is kept, and the key that it is sealed with.
+        settings.push(("XDG_STATE_HOME", home.path().join("state").display().to_string()));
+        // Where nobody else who tests begins.
+        if settings.iter().all(|(name, _)| *name != "PILOT_NUMBER") {
+            settings.push(("PILOT_NUMBER", (64 + process % 56).to_string()));
+        }
+        Self {
+            project: format!("sluice-test-{process}-{name}"),
+            clone,
+            images: Vec::new(),
+            settings,
+            home,
+            told: String::new(),
+            down: false,
+        }
+    }
+
+    /// Removes one of the images that were built for it.
+    pub(crate) fn remove_image(&self, repository: &str) {
+        let image = self.images.iter().find(|name| name.starts_with(repository)).unwrap();
+        docker(&["rmi", image]);
+        assert_eq!(docker(&["images", "-q", image]), "", "{image} is still there");
+    }
+
+    /// Docker's own command, as it is typed in the clone.
+    pub(crate) fn compose(&self, words: &[&str]) -> Said {
+        self.compose_with(words, &[])
+    }
+
+    /// The same, with something else set on the command line.
+    pub(crate) fn compose_with(&self, words: &[&str], changed: &[(&str, &str)]) -> Said {
+        let mut command = Command::new("timeout");
+        match has_plugin() {
+            true => command.args(["3600", "docker", "compose"]),
+            false => command.args(["3600", "docker-compose"]),
+        };
+        command.args(words).current_dir(&self.clone);
+        command.envs(self.settings.iter().map(|(name, value)| (name, value)));
+        command.env("COMPOSE_PROJECT_NAME", &self.project).envs(changed.iter().copied());
+        Said::of(command.output().unwrap())
     }
 
     /// One of the three commands.
@@ -100,20 +183,20 @@ impl Pilot {
         changed: &[(&str, &str)],
     ) -> Said {
         let mut command = Command::new("timeout");
-        command.arg("1800").arg(clone().join("compose").join(name)).args(["-p", &self.project]);
+        command.arg("1800").arg(self.clone.join("compose").join(name)).args(["-p", &self.project]);
         command.args(arguments).current_dir(self.home.path());
         command.envs(self.settings.iter().map(|(name, value)| (name, value)));
         command.envs(changed.iter().copied());
         Said::of(command.output().unwrap())
     }
 
-    /// What a person types in the folder of compose files, at a terminal.
+    /// What a person types in the clone, at a terminal.
     pub(crate) fn type_in(&self, line: &str) -> Said {
         let terminal =
             "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
         let mut command = Command::new("timeout");
         command.args(["60", "python3", "-c", terminal, "sh", "-c", line]);
-        Said::of(command.current_dir(clone().join("compose")).output().unwrap())
+        Said::of(command.current_dir(clone()).output().unwrap())
     }
 
     pub(crate) fn settings(&self) -> PathBuf {
@@ -171,13 +254,40 @@ impl Pilot {
 
     /// `compose/down`; what is left of it afterwards.
     pub(crate) fn down(&mut self) -> String {
-        let ended = self.script("down", &[]);
-        assert!(ended.code == 0, "{}{}", ended.stdout, ended.stderr);
-        self.down = true;
+        self.down_with(&[]);
         self.left()
     }
 
-    fn left(&self) -> String {
+    /// `compose/down`, and what it said.
+    pub(crate) fn down_with(&mut self, arguments: &[&str]) -> String {
+        let ended = self.script("down", arguments);
+        assert!(ended.code == 0, "{}{}", ended.stdout, ended.stderr);
+        self.down = true;
+        ended.stderr
+    }
+
+    /// The logs that were kept, the oldest first.
+    pub(crate) fn kept(&self) -> Vec<PathBuf> {
+        let folder = self.home.path().join("state/sluice/pilots");
+        let mut kept: Vec<_> = fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .collect();
+        kept.sort();
+        kept
+    }
+
+    /// `sluice audit verify`, where the key is that logs are sealed with.
+    pub(crate) fn verify(&self, evidence: &Path) -> Said {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice-under-test"));
+        command.args(["audit", "verify"]).arg(evidence);
+        Said::of(command.env("XDG_STATE_HOME", self.home.path().join("state")).output().unwrap())
+    }
+
+    /// What Docker has of it.
+    pub(crate) fn left(&self) -> String {
         let label = format!("label=com.docker.compose.project={}", self.project);
         let filter = ["--filter", label.as_str(), "-q"];
         let list = |verb: &[&str]| docker(&[verb, filter.as_slice()].concat());
@@ -188,7 +298,10 @@ impl Pilot {
 impl Drop for Pilot {
     fn drop(&mut self) {
         if !self.down {
-            self.script("down", &[]);
+            self.script("down", &["--remove-log"]);
+        }
+        for image in &self.images {
+            docker(&["rmi", image]);
         }
     }
 }
@@ -200,6 +313,11 @@ impl Said {
             stdout: String::from_utf8_lossy(&output.stdout).trim().to_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         }
+    }
+
+    /// Everything it said.
+    pub(crate) fn all(&self) -> String {
+        format!("{}\n{}", self.stdout, self.stderr)
     }
 
     #[track_caller]

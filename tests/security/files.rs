@@ -14,10 +14,13 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use tests::available::skip;
 use tests::boxes::{Person, Ran};
 
-use crate::the_box::person;
+use crate::the_box::{PROGRAMS, person};
 
+mod approved;
+mod credentials;
 mod disk;
 mod hidden;
+mod obeyed;
 mod owners;
 mod protected;
 

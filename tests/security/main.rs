@@ -17,10 +17,27 @@ mod attacked;
 mod contacted;
 mod control;
 mod files;
+mod floods;
 mod framing;
+mod judged_is_sent;
 mod names;
 mod noise;
 mod podman;
 mod prerequisites;
+mod readings;
+mod selftest;
 mod spaces;
 mod the_box;
+mod websocket;
+
+use tests::boxes::Programs;
+
+/// What sandboxes are made with.
+fn programs() -> Programs {
+    Programs {
+        sluice: env!("CARGO_BIN_EXE_sluice-under-test"),
+        init: env!("CARGO_BIN_EXE_sluice-init-under-test"),
+        gateway: env!("CARGO_BIN_EXE_sluice-gateway-under-test"),
+        launch: env!("CARGO_BIN_EXE_sluice-launch-under-test"),
+    }
+}

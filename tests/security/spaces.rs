@@ -5,7 +5,6 @@
 //! attempt has its control: the same from outside succeeds.
 
 use std::fs;
-use std::io::Write as _;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -260,20 +259,23 @@ fn a_program_that_would_make_anybody_root_does_not() {
 fn a_gateway_that_is_killed_takes_the_network_along() {
     for person in people() {
         let policy = person.policy(NETWORK);
-        let script = "knock() { nc -w 2 $1 $2 </dev/null >/dev/null 2>&1 && echo $3; }
-                      knock gateway.sluice 3128 be''fore; echo st''arted; read go
-                      knock gateway.sluice 3128 af''ter; knock 93.184.216.34 443 af''ter
-                      timeout 3 nslookup a.test >/dev/null 2>&1 && echo af''ter; echo do''ne";
-        // Words that stand in the command itself would be found in its record.
-        let mut running = person.start_shell(&["--policy", &policy], script);
-        running.printed("started");
+        // A run would end with it; a session goes on without a runner.
+        let started = person.sluice(&["session", "start", "--mode", "none", "--policy", &policy]);
+        assert_eq!(started.code, 0, "{}", started.stderr);
+        let name = started.stdout.trim();
+        let knock = |script: &str| {
+            let all = format!("knock() {{ nc -w 2 $1 $2 </dev/null >/dev/null 2>&1; }}; {script}");
+            person.sluice(&["session", "exec", name, "--", "sh", "-c", &all]).stdout
+        };
+        assert_eq!(knock("knock gateway.sluice 3128 && echo before"), "before\n");
         // Returns when its sockets are closed too: that is later than most of it.
-        person.kill_gateway(&running.run());
-        running.child.stdin.take().unwrap().write_all(b"go\n").unwrap();
-        running.printed("done");
-        let transcript = person.evidence().unwrap().join("transcript.cast");
-        let printed = fs::read_to_string(transcript).unwrap();
-        assert!(printed.contains("before") && !printed.contains("after"), "{printed}");
-        drop(running.child.wait());
+        let run = person.evidence().unwrap();
+        person.kill_gateway(run.file_name().unwrap().to_str().unwrap());
+        let script =
+            "knock gateway.sluice 3128 && echo after; knock 93.184.216.34 443 && echo after
+                      timeout 3 nslookup a.test >/dev/null 2>&1 && echo after; echo done";
+        assert_eq!(knock(script), "done\n");
+        let stopped = person.sluice(&["session", "stop", name]);
+        assert_eq!(stopped.code, 0, "{}", stopped.stderr);
     }
 }

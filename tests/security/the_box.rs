@@ -11,13 +11,15 @@ use tests::boxes::{Person, Programs, docker, image, wait_for};
 
 const NETWORK: &str = "version: 1\nnet: {enabled: true}\n";
 
+pub(crate) const PROGRAMS: Programs = Programs {
+    sluice: env!("CARGO_BIN_EXE_sluice-under-test"),
+    init: env!("CARGO_BIN_EXE_sluice-init-under-test"),
+    gateway: env!("CARGO_BIN_EXE_sluice-gateway-under-test"),
+    launch: env!("CARGO_BIN_EXE_sluice-launch-under-test"),
+};
+
 pub(crate) fn person() -> Option<Person> {
-    Person::with_docker(Programs {
-        sluice: env!("CARGO_BIN_EXE_sluice-under-test"),
-        init: env!("CARGO_BIN_EXE_sluice-init-under-test"),
-        gateway: env!("CARGO_BIN_EXE_sluice-gateway-under-test"),
-        launch: env!("CARGO_BIN_EXE_sluice-launch-under-test"),
-    })
+    Person::with_docker(PROGRAMS)
 }
 
 /// Every IPv4 address of this machine but loopback.

@@ -7,6 +7,7 @@
 mod images;
 pub mod podman;
 mod standing;
+mod terminal;
 
 use std::fs;
 use std::io::Write as _;
@@ -37,6 +38,8 @@ pub struct Person {
     programs: Programs,
     home: TempDir,
     backend: Place,
+    /// Who types, where that is somebody without a name.
+    uid: u32,
     variables: Vec<(String, String)>,
 }
 
@@ -44,6 +47,8 @@ pub struct Person {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Place {
     Docker,
+    /// The same engine, as somebody who is not root and in its group.
+    DockerGroup,
     /// No engine, with all that root may.
     Namespaces,
     /// An engine without root, as somebody who is not root.
@@ -89,11 +94,22 @@ impl Person {
         }
         let home = TempDir::new().unwrap();
         fs::create_dir(home.path().join("project")).unwrap();
-        Some(Self { programs, home, backend: Place::Namespaces, variables: Vec::new() })
+        Some(Self {
+            programs,
+            home,
+            backend: Place::Namespaces,
+            uid: SOMEBODY,
+            variables: Vec::new(),
+        })
     }
 
     /// Somebody without any privilege, on the same machine.
     pub fn unprivileged(programs: Programs) -> Option<Self> {
+        Self::without_privileges(programs, SOMEBODY)
+    }
+
+    /// The same, as the user of this number.
+    pub fn without_privileges(programs: Programs, uid: u32) -> Option<Self> {
         if !is_static(programs.init) || unpacked().is_none() {
             return None;
         }
@@ -105,9 +121,9 @@ impl Person {
         let project = home.path().join("project");
         fs::create_dir(&project).unwrap();
         for path in [home.path(), &project] {
-            chown(path, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+            chown(path, Some(uid), Some(uid)).unwrap();
         }
-        Some(Self { programs, home, backend: Place::Unprivileged, variables: Vec::new() })
+        Some(Self { programs, home, backend: Place::Unprivileged, uid, variables: Vec::new() })
     }
 
     /// Somebody on a machine with Docker; nobody where there is none.
@@ -117,7 +133,26 @@ impl Person {
         }
         let home = TempDir::new().unwrap();
         fs::create_dir(home.path().join("project")).unwrap();
-        Some(Self { programs, home, backend: Place::Docker, variables: Vec::new() })
+        Some(Self { programs, home, backend: Place::Docker, uid: SOMEBODY, variables: Vec::new() })
+    }
+
+    /// Somebody without any privilege but that of the engine's group; nobody where
+    /// the engine has none.
+    pub fn in_dockers_group(programs: Programs) -> Option<Self> {
+        let person = Self::with_docker(programs)?;
+        if !is_installed("setpriv") || !is_root() {
+            skip("setpriv");
+            return None;
+        }
+        if engines_group().is_none() {
+            skip("a group that may use Docker");
+            return None;
+        }
+        let uid = MEMBER;
+        for path in [person.home.path(), &person.project()] {
+            chown(path, Some(uid), Some(uid)).unwrap();
+        }
+        Some(Self { backend: Place::DockerGroup, uid, ..person })
     }
 
     /// Somebody who is not root and has Podman; nobody where there is none.
@@ -130,7 +165,7 @@ impl Person {
         let project = home.path().join("project");
         fs::create_dir(&project).unwrap();
         user.give(&[home.path(), &project]);
-        Some(Self { programs, home, backend: Place::Podman, variables: Vec::new() })
+        Some(Self { programs, home, backend: Place::Podman, uid: SOMEBODY, variables: Vec::new() })
     }
 
     /// Makes a path this person's, who may be somebody else than the test.
@@ -148,14 +183,14 @@ impl Person {
                 (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
             }
             Place::Podman => podman::user().map(|user| (user.uid, user.gid)).unwrap(),
-            Place::Unprivileged => (SOMEBODY, SOMEBODY),
+            Place::DockerGroup | Place::Unprivileged => (self.uid, self.uid),
         }
     }
 
     /// Whether memory and processors can be limited there at all.
     pub fn limits_memory(&self) -> bool {
         match self.backend {
-            Place::Docker | Place::Namespaces => true,
+            Place::Docker | Place::DockerGroup | Place::Namespaces => true,
             Place::Podman => {
                 let controllers = ["info", "--format", "{{.Host.CgroupControllers}}"];
                 podman::user().unwrap().podman(&controllers).contains("memory")
@@ -178,7 +213,7 @@ impl Person {
         let user = match self.backend {
             Place::Podman => return podman::user().unwrap().runtime().join("sluice"),
             Place::Docker | Place::Namespaces => rustix::process::getuid().as_raw(),
-            Place::Unprivileged => SOMEBODY,
+            Place::DockerGroup | Place::Unprivileged => self.uid,
         };
         PathBuf::from(format!("/tmp/sluice-{user}"))
     }
@@ -293,12 +328,15 @@ impl Person {
                 }
                 user.command(sluice)
             }
-            Place::Unprivileged => {
-                let somebody = SOMEBODY.to_string();
+            Place::DockerGroup | Place::Unprivileged => {
+                let somebody = self.uid.to_string();
                 let mut command = Command::new("setpriv");
-                command
-                    .args(["--reuid", &somebody, "--regid", &somebody, "--clear-groups", "--"])
-                    .arg(self.programs.sluice);
+                command.args(["--reuid", &somebody, "--regid", &somebody]);
+                match engines_group().filter(|_| self.backend == Place::DockerGroup) {
+                    Some(group) => command.args(["--groups", &group.to_string()]),
+                    None => command.arg("--clear-groups"),
+                };
+                command.arg("--").arg(self.programs.sluice);
                 command
             }
         };
@@ -310,13 +348,23 @@ impl Person {
             Place::Podman => command
                 .env("SLUICE_BACKEND", "podman")
                 .env("SLUICE_IMAGE", podman::image().unwrap_or_default()),
-            Place::Docker => command
+            Place::Docker | Place::DockerGroup => command
                 .env("SLUICE_BACKEND", "docker")
                 .env("SLUICE_IMAGE", image().unwrap_or_default()),
             Place::Namespaces | Place::Unprivileged => command
                 .env("SLUICE_BACKEND", "namespaces")
                 .env("SLUICE_IMAGE", unpacked().unwrap_or_default()),
         };
+        // A person whose configuration permits what they pin.
+        let pinned: Vec<&str> = arguments
+            .iter()
+            .zip(arguments.iter().skip(1))
+            .filter(|(flag, _)| **flag == "--pin")
+            .filter_map(|(_, pin)| Some(pin.split_once('=')?.1))
+            .collect();
+        if !pinned.is_empty() {
+            command.env("SLUICE_UPSTREAMS", pinned.join(","));
+        }
         command
             .args(arguments)
             .current_dir(self.project())
@@ -426,6 +474,8 @@ fn is_root() -> bool {
 
 /// A user that needs no name.
 pub const SOMEBODY: u32 = 1500;
+/// Another, since what a sandbox takes there it takes from its user.
+const MEMBER: u32 = 1503;
 
 fn docker_answers() -> bool {
     static ANSWERS: OnceLock<bool> = OnceLock::new();
@@ -436,6 +486,15 @@ fn docker_answers() -> bool {
         skip("docker");
     }
     answers
+}
+
+/// Who besides root may use the engine: the group of its socket.
+fn engines_group() -> Option<u32> {
+    let named = std::env::var("DOCKER_HOST").unwrap_or_default();
+    let socket = named.strip_prefix("unix://").unwrap_or("/var/run/docker.sock");
+    let found = fs::metadata(socket).ok()?;
+    let is_open = std::os::unix::fs::MetadataExt::mode(&found) & 0o060 == 0o060;
+    is_open.then(|| std::os::unix::fs::MetadataExt::gid(&found)).filter(|gid| *gid != 0)
 }
 
 fn is_static(program: &str) -> bool {

@@ -13,6 +13,7 @@ pub struct Frame {
     pub payload: Vec<u8>,
 }
 
+pub const CONTINUATION: u8 = 0;
 pub const TEXT: u8 = 1;
 pub const BINARY: u8 = 2;
 pub const CLOSE: u8 = 8;

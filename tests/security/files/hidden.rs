@@ -53,7 +53,7 @@ fn no_way_leads_to_a_hidden_file() {
         assert!(ran.stdout.contains("plain\n") && ran.stdout.ends_with("done\n"), "{}", ran.stderr);
     }
     // Without the policy the same ways lead there: they are ways.
-    let open = any_mode(&person, "");
+    let open = any_mode(&person, ", show: ['**']");
     let ran = run(&person, &open, "overlay", WAYS);
     assert!(ran.stdout.matches("hunter2").count() > 10, "{}{}", ran.stdout, ran.stderr);
 }
@@ -121,6 +121,13 @@ fn a_mount_of_the_policy_does_not_follow_a_link_that_a_run_may_have_made() {
     fs::rename(person.project().join("deps"), person.project().join("moved")).unwrap();
     symlink("../outside", person.project().join("deps")).unwrap();
     let ran = run(&person, policy, "readonly", read);
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("a link in the project"), "{}", ran.stderr);
+    // A policy of the person's own may mount anything, and not by such a link.
+    let deps = person.project().join("deps");
+    let own =
+        format!("version: 1\nfs: {{mounts: [{{source: {}, target: /deps}}]}}\n", deps.display());
+    let ran = run(&person, &person.policy(&own), "readonly", read);
     assert_eq!((ran.code, ran.stdout.as_str()), (125, ""), "{}", ran.stderr);
     assert!(ran.stderr.contains("a link in the project"), "{}", ran.stderr);
 }

@@ -1,4 +1,4 @@
-//! C7 and C8: paths and methods that two servers would read differently.
+//! C7, C8 and C17: paths and methods that two servers would read differently.
 
 use tests::world::policy;
 use tests::{Answer, Plan, Reply, Way, World, answering_http2};
@@ -58,6 +58,54 @@ async fn a_path_that_servers_read_differently_is_refused() {
     }
     assert!(!world.upstream("allowed.test").received().contains("gists"));
     world.upstream("allowed.test").assert_never_contacted();
+    world.end().await;
+}
+
+/// C17: what some server would make of a path is judged, too.
+#[tokio::test]
+async fn a_path_is_judged_as_whatever_a_server_takes_it_for() {
+    let rules = "version: 1
+net:
+  enabled: true
+  allow:
+    - {host: allowed.test, paths: [/v1/*, '/wide/**', '/@acme%2Fui']}
+  deny:
+    - {host: allowed.test, paths: ['/wide/admin/**']}
+";
+    let world = World::new()
+        .policy(rules)
+        .upstream("allowed.test", Plan::answering(|_| Answer::new(200, "served")))
+        .start()
+        .await;
+    for (path, code) in [
+        ("/v1/a%2Fadmin", "no_rule"),
+        ("/v1/a%EF%BC%8Fadmin", "no_rule"),
+        ("/v1;x/a", "no_rule"),
+        ("/@acme/ui", "no_rule"),
+        ("/wide/admin%2Fusers", "denied"),
+        ("/wide%2Fadmin/users", "denied"),
+        ("/wide/admin;x/users", "denied"),
+        ("/wide/%61dmin%3Bx/users", "denied"),
+        ("/wide/%20admin/users", "denied"),
+        ("/wide/admin%20/users", "denied"),
+        ("/wide/%EF%BD%81dmin/users", "denied"),
+        ("/wide/;x/admin/users", "ambiguous"),
+        ("/v1/%EF%B8%B0/admin", "ambiguous"),
+        ("/v1/%EF%B9%92%EF%B9%92/admin", "ambiguous"),
+        ("/v1/a%EF%BC%BCadmin", "ambiguous"),
+    ] {
+        let mut line = world.sandbox.tls(Way::Proxy, "allowed.test", &["http/1.1"]).await.unwrap();
+        line.send(format!("GET {path} HTTP/1.1\r\nHost: allowed.test\r\n\r\n")).await;
+        let reply = line.reply().await;
+        assert_eq!(reply.code(), code, "{path}: {}", reply.text());
+        world.audit.refused("allowed.test", code).await;
+    }
+    world.upstream("allowed.test").assert_never_contacted();
+    for path in ["/@acme%2Fui", "/v1/a;b", "/wide/a%2Fb", "/wide/administer%20x"] {
+        world.sandbox.get(&format!("https://allowed.test{path}")).await.assert_relayed(200);
+        let received = world.upstream("allowed.test").requests().pop().unwrap();
+        assert_eq!(received.target, path, "sent as it was judged");
+    }
     world.end().await;
 }
 

@@ -11,7 +11,7 @@ impl Person {
     /// Where this person's gateways see the machine they run on.
     pub fn host(&self) -> String {
         match self.backend {
-            Place::Docker => {
+            Place::Docker | Place::DockerGroup => {
                 // The gateways' network is made with the first of them.
                 let policy = self.policy("version: 1\nnet: {enabled: true}\n");
                 assert_eq!(self.shell(&["--policy", &policy], "true").code, 0);
@@ -79,7 +79,7 @@ impl Person {
     /// What this person's engine says to these words; nothing without an engine.
     fn engine(&self, words: &[&str]) -> Option<String> {
         match self.backend {
-            Place::Docker => Some(docker(words)),
+            Place::Docker | Place::DockerGroup => Some(docker(words)),
             Place::Podman => Some(podman::user().unwrap().podman(words)),
             Place::Namespaces | Place::Unprivileged => None,
         }
