@@ -1,5 +1,7 @@
 //! The caller's terminal is lent to a command, and is not the command's.
 
+use std::time::Duration;
+
 use crate::people;
 
 const RESETS: [&str; 4] = ["\x1b[?1000l", "\x1b[?2004l", "\x1b[?25h", "\x1b[?1049l"];
@@ -54,6 +56,19 @@ fn an_answer_of_the_terminal_reaches_the_command_that_asked() {
             person.on_terminal(&["run", "--mode", "none", "--", "sh", "-c", asks]).ended();
         assert_eq!(code, 0, "{shown:?}");
         assert!(shown.contains("^[[7;9R"), "{shown:?}");
+    }
+}
+
+/// On a busy machine an answer may come too late for anybody, so several are tried.
+#[test]
+fn an_answer_that_comes_after_the_command_is_not_typed_to_the_next_program() {
+    for person in people() {
+        let asks = ["run", "--mode", "none", "--", "printf", r"\033[6n"];
+        let next_line = || {
+            person.on_terminal(&asks).answering_after(Duration::from_millis(60)).next_line()
+        };
+        let lines: Vec<String> = (0..10).map(|_| next_line()).collect();
+        assert!(lines.iter().any(|line| line == "\n"), "{lines:?}");
     }
 }
 

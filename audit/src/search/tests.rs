@@ -190,6 +190,10 @@ fn following_crosses_segments_and_loses_nothing() {
     let dir = private_dir();
     let mut follow = Follow::from_start(&dir.path().join("log"), &operators());
     assert!(follow.poll().is_none(), "the log does not exist yet");
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let mut no_folder = Follow::from_start(&file, &operators());
+    assert!(matches!(no_folder.poll(), Some(Err(_))), "and there it never will");
 
     let options = Options { sync: Sync::Never, segment_bytes: 700, ..Options::new("run-1") };
     let (log, _) = Log::open(&dir.path().join("log"), options).unwrap();

@@ -68,6 +68,16 @@ overrides: {allow: [\"*.a.example.org\"], max: {memory: 4GiB, timeout: 30m}, obs
 }
 
 #[test]
+fn a_configurations_section_grants_what_it_says() {
+    let at = At::default();
+    let section = OverridesSection {
+        observe: Some(Spanned { at, value: true }),
+        ..OverridesSection::default()
+    };
+    assert_eq!(section.granted(), Overrides { observe: true, ..Overrides::default() });
+}
+
+#[test]
 fn everything_beyond_is_said_with_its_place() {
     let text = "version: 1
 fs: {mounts: [{source: /data, target: /data, mode: rw}]}

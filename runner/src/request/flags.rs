@@ -12,6 +12,7 @@ use policies::{
 
 use super::policy::{UnderPolicy, from_file, from_flags};
 use super::{BackendKind, Request, Understood, directory_of};
+use super::secrets::Granted;
 use super::{ours, pins, secrets};
 use crate::config::{self, Config};
 use crate::console::Console;
@@ -132,6 +133,19 @@ pub struct RunFlags {
     )]
     env: Vec<String>,
 
+    /// A secret of the policy, and a host that may get it in this run. Its value is
+    /// where your configuration, your policy or a preset says, else in your variable
+    /// of that name.
+    #[arg(
+        long = "secret",
+        value_name = "NAME@HOST",
+        value_parser = Granted::parse,
+        env = "SLUICE_SECRET",
+        value_delimiter = ',',
+        hide_env_values = true
+    )]
+    secrets: Vec<Granted>,
+
     /// Let pass what no rule names, and record it; the policy must permit it.
     #[arg(long, env = "SLUICE_OBSERVE", hide_env_values = true)]
     observe: bool,
@@ -246,7 +260,12 @@ impl RunFlags {
                  would need `fs: {{workspace: {asked}}}`"
             )));
         }
-        let (secrets, about) = secrets::settle(&policy, &files, &config.permitted.secrets);
+        let sayings = secrets::Sayings {
+            files: &files,
+            configured: &config.permitted.secrets,
+            granted: &self.secrets,
+        };
+        let (secrets, about) = secrets::settle(&policy, &sayings)?;
         notes.extend(about);
         let in_force = mode.unwrap_or(policy.fs.workspace);
         let beside = |name: &str| directory_of(&files, name).unwrap_or_else(|| workspace.clone());

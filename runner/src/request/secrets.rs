@@ -1,15 +1,17 @@
 //! Where the values of a policy's secrets would come from, and by whose word.
 //!
-//! The person's configuration says it, or a policy of their own. A project's
-//! policy cannot, and what a preset says is a suggestion.
+//! The person's configuration says it, a policy of their own, or `--secret`. A
+//! project's policy cannot, and what a preset says is a suggestion that these take
+//! up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use policies::{Policy, SecretFrom, SecretName};
+use policies::{HostPattern, Policy, Secret, SecretFrom, SecretName};
 use serde::Serialize;
 
 use crate::config::SecretSource;
+use crate::exit::Failure;
 use crate::policy::files::Opened;
 
 /// A secret of the policy, never with its value.
@@ -22,34 +24,108 @@ pub struct SecretPlan {
     pub hosts: Vec<String>,
 }
 
+/// A secret that a host may get in this run, as `--secret` says it.
+#[derive(Clone, Debug)]
+pub(super) struct Granted {
+    name: SecretName,
+    host: HostPattern,
+}
+
+impl Granted {
+    pub(super) fn parse(written: &str) -> Result<Self, String> {
+        let (name, host) = written
+            .split_once('@')
+            .ok_or("write who may get it too, as in API_KEY@api.example.com")?;
+        let name = SecretName::parse(name).map_err(|err| err.to_string())?;
+        let host = HostPattern::parse(host).map_err(|err| err.to_string())?;
+        Ok(Self { name, host })
+    }
+}
+
+/// Who says where values come from.
+pub(super) struct Sayings<'a> {
+    pub(super) files: &'a BTreeMap<Arc<str>, Opened>,
+    pub(super) configured: &'a BTreeMap<SecretName, SecretSource>,
+    pub(super) granted: &'a [Granted],
+}
+
+impl Sayings<'_> {
+    /// Where the value of `secret` comes from, in words, and who may get it.
+    fn settle<'s>(
+        &self,
+        name: &SecretName,
+        secret: &'s Secret,
+    ) -> (Option<String>, Vec<&'s HostPattern>) {
+        let among = |hosts: &[HostPattern]| -> Vec<&'s HostPattern> {
+            secret.hosts.iter().filter(|host| host.is_among(hosts)).collect()
+        };
+        let file = self.files.get(&secret.declared_in);
+        let granted: Vec<HostPattern> =
+            self.granted.iter().filter(|one| one.name == *name).map(|one| one.host.clone()).collect();
+        let configured = self.configured.get(name);
+        if !granted.is_empty() {
+            let suggested = secret.from.as_ref().filter(|_| !file.is_some_and(|it| it.is_projects));
+            let own = SecretFrom::Env(name.to_string());
+            let from = configured.map(|source| &source.from).or(suggested).unwrap_or(&own);
+            return (Some(in_words(from, "--secret")), among(&granted));
+        }
+        let persons = secret.from.as_ref().filter(|_| file.is_some_and(|it| !it.is_projects));
+        match (configured, persons) {
+            (Some(source), _) => {
+                (Some(in_words(&source.from, "your configuration")), among(&source.hosts))
+            }
+            (None, Some(from)) => {
+                (Some(in_words(from, "your policy")), secret.hosts.iter().collect())
+            }
+            (None, None) => (None, Vec::new()),
+        }
+    }
+
+    /// What is typed and can have no effect is a mistake.
+    fn check(&self, policy: &Policy) -> Result<(), Failure> {
+        for Granted { name, host } in self.granted {
+            let Some(secret) = policy.secrets.get(name) else {
+                let known = match listed(policy.secrets.keys()) {
+                    none if none.is_empty() => "it has none".to_owned(),
+                    names => format!("it has {names}"),
+                };
+                return Err(Failure::Usage(format!(
+                    "`--secret {name}@{host}`: the policy has no secret `{name}`; {known}"
+                )));
+            };
+            if !secret.hosts.iter().any(|one| one.is_among(std::slice::from_ref(host))) {
+                return Err(Failure::Usage(format!(
+                    "`--secret {name}@{host}`: the policy has `{name}` for {} alone",
+                    listed(&secret.hosts)
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn listed(items: impl IntoIterator<Item: ToString>) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    items.join(", ")
+}
+
 /// The secrets of `policy`, and what a person should know of them.
 pub(super) fn settle(
     policy: &Policy,
-    files: &BTreeMap<Arc<str>, Opened>,
-    configured: &BTreeMap<SecretName, SecretSource>,
-) -> (Vec<SecretPlan>, Vec<String>) {
+    sayings: &Sayings<'_>,
+) -> Result<(Vec<SecretPlan>, Vec<String>), Failure> {
+    sayings.check(policy)?;
     let (mut plans, mut notes) = (Vec::new(), Vec::new());
     for (name, secret) in &policy.secrets {
-        let is_persons = files.get(&secret.declared_in).is_some_and(|file| !file.is_projects);
-        let own = secret.from.as_ref().filter(|_| is_persons);
-        let (from, mut hosts) = match (configured.get(name), own) {
-            (Some(source), _) => {
-                let given = secret.hosts.iter().filter(|host| host.is_among(&source.hosts));
-                (Some(in_words(&source.from, "your configuration")), given.collect())
-            }
-            (None, Some(from)) => {
-                (Some(in_words(from, "your policy")), secret.hosts.iter().collect::<Vec<_>>())
-            }
-            (None, None) => (None, Vec::new()),
-        };
+        let (from, mut hosts) = sayings.settle(name, secret);
         if policy.rules().any(|rule| rule.secret() == Some(name)) {
             let why = match (&from, hosts.is_empty()) {
                 (None, _) => {
-                    let hosts: Vec<String> = secret.hosts.iter().map(ToString::to_string).collect();
+                    let hosts = listed(&secret.hosts);
                     format!(
                         "nobody says where `{name}` comes from; your configuration would: \
-                         `secrets: {{{name}: {{from: {{env: {name}}}, hosts: [{}]}}}}`",
-                        hosts.join(", ")
+                         `secrets: {{{name}: {{from: {{env: {name}}}, hosts: [{hosts}]}}}}`, or \
+                         for one run `--secret {name}@HOST`"
                     )
                 }
                 (Some(_), true) => {
@@ -66,7 +142,7 @@ pub(super) fn settle(
             hosts: hosts.into_iter().map(ToString::to_string).collect(),
         });
     }
-    (plans, notes)
+    Ok((plans, notes))
 }
 
 fn in_words(from: &SecretFrom, by: &str) -> String {

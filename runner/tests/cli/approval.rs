@@ -398,6 +398,39 @@ fn a_secret_has_its_source_and_its_hosts_from_the_configuration() {
 }
 
 #[test]
+fn a_secret_is_given_to_a_host_for_one_run_by_a_flag() {
+    let projects = "version: 1\nnet: {enabled: true, allow: [{host: a.example, secret: KEY}]}\n\
+                    secrets: {KEY: {hosts: [a.example, b.example], header: x-key}}\n";
+    let world = World::with_unapproved(projects);
+    let plan = |world: &World, secret: &str| {
+        let flags = ["-o", "json", "--backend", "namespaces", "--image", "host", "--policy", FILE];
+        let words =
+            [&["run", "--dry-run", "--secret", secret], &flags[..], &["--", "true"]].concat();
+        world.sluice(&words)
+    };
+    let planned = plan(&world, "KEY@a.example").json();
+    assert_eq!(planned["secrets"][0]["from"], "the variable KEY, by --secret");
+    // The project's policy names two hosts; the person typed one.
+    assert_eq!(planned["secrets"][0]["hosts"], serde_json::json!(["a.example"]));
+    refused(&plan(&world, "KEY@c.example"), "the policy has `KEY` for a.example, b.example alone");
+    refused(&plan(&world, "OTHER@a.example"), "the policy has no secret `OTHER`; it has KEY");
+    refused(&plan(&world, "KEY"), "write who may get it too, as in API_KEY@api.example.com");
+    refused(&plan(&world, "key@a.example"), "write it in capitals, such as `API_KEY`");
+
+    // What the configuration says of the source holds, and a preset's suggestion is
+    // taken up.
+    configure(&world, "secrets: {KEY: {from: {env: MINE}, hosts: [a.example, b.example]}}\n");
+    let planned = plan(&world, "KEY@b.example").json();
+    assert_eq!(planned["secrets"][0]["from"], "the variable MINE, by --secret");
+    assert_eq!(planned["secrets"][0]["hosts"], serde_json::json!(["b.example"]));
+    configure(&world, "{}\n");
+    world.write(FILE, "version: 1\nextends: [llm-anthropic]\n");
+    let planned = plan(&world, "ANTHROPIC_API_KEY@api.anthropic.com").json();
+    assert_eq!(planned["secrets"][0]["from"], "the variable ANTHROPIC_API_KEY, by --secret");
+    assert_eq!(planned["secrets"][0]["hosts"], serde_json::json!(["api.anthropic.com"]));
+}
+
+#[test]
 fn a_run_that_writes_to_the_host_is_refused_our_own_configuration() {
     let world = World::new();
     let own = world.project().join("../own.yaml");

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use super::callers::Panicking;
 use super::*;
@@ -75,6 +75,15 @@ fn a_closing_record_is_in_the_file_when_the_wait_is_over() {
     assert_eq!(log.health().unwritten, 0);
 }
 
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 #[test]
 fn nothing_is_written_before_it_is_and_everybody_is_woken_after() {
     let dir = private_dir();
@@ -82,6 +91,9 @@ fn nothing_is_written_before_it_is_and_everybody_is_woken_after() {
     let sink = Arc::clone(&gate);
     let (log, _) =
         Log::open_through(dir.path(), as_the_gateway(), |folder| Gated(folder, sink)).unwrap();
+    // The writer's thread knows by then when to sync, and sleeps for an hour.
+    let earlier = log.begin(Request::default()).unwrap().close(Outcome::Relayed);
+    assert!(poll_once(&log, earlier).is_ready());
     gate.set(true);
 
     // One caller is held in the middle of its write.
@@ -100,19 +112,17 @@ fn nothing_is_written_before_it_is_and_everybody_is_woken_after() {
     // Others do not block; they wait.
     let second = log.begin(Request::default()).unwrap().close(Outcome::Relayed);
     assert!(poll_once(&log, first).is_pending());
-    assert!(poll_once(&log, second).is_pending());
-    assert_eq!(kinds(dir.path()), [Kind::LogStarted]);
-    let waiting = {
-        let log = log.clone();
-        thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            runtime.block_on(log.written(second))
-        })
-    };
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    assert!(log.poll_written(second, &mut Context::from_waker(&waker)).is_pending());
+    assert_eq!(kinds(dir.path()), [Kind::LogStarted, Kind::Request]);
     gate.set(false);
     writing.join().unwrap().unwrap();
-    waiting.join().unwrap().unwrap();
-    assert_eq!(kinds(dir.path()), [Kind::LogStarted, Kind::Request, Kind::Request]);
+    // Whoever wrote has written for those who came meanwhile.
+    assert!(log.inner.shared.queue.is_written(second));
+    assert!(woken.0.load(Ordering::SeqCst));
+    let all = [Kind::LogStarted, Kind::Request, Kind::Request, Kind::Request];
+    assert_eq!(kinds(dir.path()), all);
 }
 
 #[test]

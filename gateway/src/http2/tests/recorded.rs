@@ -35,6 +35,7 @@ async fn no_answer_is_sent_while_its_record_cannot_be_written() {
     for path in ["/short", "/long", "/denied"] {
         let mut world = World::new(POLICY, answer).await;
         assert_eq!(world.send(get("/first")).await.status(), 200);
+        world.stage().requests_are_recorded(1).await;
         world.stage().fill_disk(true);
         let (mut response, _) = world.open(get(path), true);
         world.stage().no_room_was_found().await;

@@ -38,11 +38,7 @@ async fn no_answer_is_sent_while_its_record_cannot_be_written() {
         let world = World::answering(ANY, script).await;
         let mut stream = world.tunnel("plain.test:80").await;
         ask(&mut stream, GET).await;
-        // A long answer has ended before its record has: both of its lines.
-        while world.gateway().log.health().written < 2 {
-            tokio::task::yield_now().await;
-        }
-
+        world.stage.requests_are_recorded(1).await;
         world.stage.fill_disk(true);
         send(&mut stream, GET).await;
         // Its line is what there is no room for, whatever the upstream does.
@@ -188,6 +184,7 @@ async fn what_comes_while_there_is_no_room_is_refused_at_once() {
     let mut other = world.tunnel("plain.test:80").await;
     ask(&mut waiting, GET).await;
     ask(&mut other, GET).await;
+    world.stage.requests_are_recorded(2).await;
     world.stage.fill_disk(true);
     send(&mut waiting, GET).await;
     world.stage.no_room_was_found().await;
