@@ -64,9 +64,8 @@ fn an_answer_of_the_terminal_reaches_the_command_that_asked() {
 fn an_answer_that_comes_after_the_command_is_not_typed_to_the_next_program() {
     for person in people() {
         let asks = ["run", "--mode", "none", "--", "printf", r"\033[6n"];
-        let next_line = || {
-            person.on_terminal(&asks).answering_after(Duration::from_millis(60)).next_line()
-        };
+        let next_line =
+            || person.on_terminal(&asks).answering_after(Duration::from_millis(60)).next_line();
         let lines: Vec<String> = (0..10).map(|_| next_line()).collect();
         assert!(lines.iter().any(|line| line == "\n"), "{lines:?}");
     }

@@ -11,8 +11,8 @@ use policies::{
 };
 
 use super::policy::{UnderPolicy, from_file, from_flags};
-use super::{BackendKind, Request, Understood, directory_of};
 use super::secrets::Granted;
+use super::{BackendKind, Request, Understood, directory_of};
 use super::{ours, pins, secrets};
 use crate::config::{self, Config};
 use crate::console::Console;

@@ -60,8 +60,12 @@ impl Sayings<'_> {
             secret.hosts.iter().filter(|host| host.is_among(hosts)).collect()
         };
         let file = self.files.get(&secret.declared_in);
-        let granted: Vec<HostPattern> =
-            self.granted.iter().filter(|one| one.name == *name).map(|one| one.host.clone()).collect();
+        let granted: Vec<HostPattern> = self
+            .granted
+            .iter()
+            .filter(|one| one.name == *name)
+            .map(|one| one.host.clone())
+            .collect();
         let configured = self.configured.get(name);
         if !granted.is_empty() {
             let suggested = secret.from.as_ref().filter(|_| !file.is_some_and(|it| it.is_projects));
