@@ -76,7 +76,8 @@ impl OnTerminal {
                     answering.write_all(b"\x1b[7;9R").unwrap();
                     answered += 1;
                 }
-                if shown.ends_with(END) {
+                // What is answered after it is shown too, as what is typed is.
+                if shown.windows(END.len()).any(|piece| piece == END) {
                     break;
                 }
             }
