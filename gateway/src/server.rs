@@ -143,12 +143,13 @@ impl Server {
         if let Err(err) = (&mut self.accepting).await {
             warn!(%err, "the accepting task did not end in order");
         }
-        self.others.shutdown().await;
         match time::timeout(CLOSING, self.gateway.log.close()).await {
             Ok(Ok(head)) => info!(lines = head.seq, "the audit log is closed"),
             Ok(Err(err)) => warn!(%err, "the audit log was not closed"),
             Err(_) => warn!("the audit log was not closed: records are still open"),
         }
+        // Last: whoever finds nobody at the control socket may end us.
+        self.others.shutdown().await;
         drained
     }
 }
@@ -318,3 +319,6 @@ const SYNC_WITHIN: Duration = Duration::from_millis(50);
 
 /// For the last records to be written.
 const CLOSING: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests;

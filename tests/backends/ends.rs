@@ -1,8 +1,13 @@
 //! Every way a command can end has its name, and the host is fine.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
 use tests::boxes::Person;
 
-use crate::people;
+use crate::{people, programs};
 
 /// Those on whose backend memory can be limited. The others are told that it
 /// cannot, and nothing runs.
@@ -24,6 +29,43 @@ fn a_command_that_ignores_being_asked_still_ends_in_time() {
     for person in people() {
         let ran = person.shell(&["--timeout", "1s"], "trap '' TERM; while :; do :; done");
         assert_eq!((ran.code, ran.outcome()), (124, "timeout"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn without_room_for_its_log_a_run_ends_at_once_and_says_where() {
+    let people = [Person::with_docker(programs()), Person::with_namespaces(programs())];
+    for person in people.into_iter().flatten() {
+        let full = FullDisk::at(&person.project().with_file_name("state"));
+        let began = Instant::now();
+        let ran = person.shell(&["--allow", "a.test"], "echo the command ran");
+        assert_eq!((ran.code, ran.stdout.as_str()), (125, ""), "{}", ran.stderr);
+        assert!(ran.stderr.contains("No space left on device"), "{}", ran.stderr);
+        assert!(ran.stderr.contains(full.0.to_str().unwrap()), "{}", ran.stderr);
+        // It was half a minute once.
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    }
+}
+
+/// A disk of its own without any room, until it is dropped.
+struct FullDisk(PathBuf);
+
+impl FullDisk {
+    fn at(place: &Path) -> Self {
+        fs::create_dir(place).unwrap();
+        let mount = ["-t", "tmpfs", "-o", "size=64k,mode=0700", "tmpfs"];
+        let mounted = Command::new("mount").args(mount).arg(place).status().unwrap();
+        assert!(mounted.success());
+        let disk = Self(place.to_owned());
+        fs::write(place.join("all-of-it"), [0; 128 << 10]).unwrap_err();
+        disk
+    }
+}
+
+impl Drop for FullDisk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").args(["-l"]).arg(&self.0).status();
+        assert!(unmounted.is_ok_and(|status| status.success()));
     }
 }
 

@@ -7,8 +7,20 @@
     reason = "what does not hold in a test ends it"
 )]
 
+mod first_page;
 mod named;
 mod pages;
 mod reliability;
 mod runbook;
 mod test_script;
+
+use tests::boxes::Programs;
+
+fn programs() -> Programs {
+    Programs {
+        sluice: env!("CARGO_BIN_EXE_sluice-under-test"),
+        init: env!("CARGO_BIN_EXE_sluice-init-under-test"),
+        gateway: env!("CARGO_BIN_EXE_sluice-gateway-under-test"),
+        launch: env!("CARGO_BIN_EXE_sluice-launch-under-test"),
+    }
+}

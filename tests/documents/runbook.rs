@@ -8,7 +8,7 @@ use std::process::Command;
 
 use runner::standin::{Setup, Standin};
 use tests::available::is_installed;
-use tests::boxes::{Person, Programs, docker, wait_for};
+use tests::boxes::{Person, docker, wait_for};
 use tokio::runtime::Runtime;
 
 use crate::pages::read;
@@ -58,29 +58,6 @@ fn every_command_of_the_runbook_does_what_it_says() {
     }
 }
 
-/// What the first page shows can be typed: nothing is a usage error, and every
-/// sandbox is made as planned.
-#[test]
-fn every_command_of_the_first_page_can_be_typed() {
-    let page = read("README.md");
-    let typed: Vec<&str> = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("./sluice "))
-        .map(|line| line.split("  #").next().unwrap().trim())
-        .collect();
-    assert!(typed.len() > 6, "{typed:?}");
-    let Some(person) = people().pop() else { return };
-    for line in typed {
-        let newest = person.evidence().map(|folder| folder.file_name().unwrap().to_owned());
-        let newest = newest.unwrap_or_default().into_string().unwrap();
-        let output = person.typing(&format!("sluice {}", line.replace("RUN", &newest))).output();
-        let output = output.unwrap();
-        let code = output.status.code().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(![2, 125, 126, 127].contains(&code), "sluice {line}: {code}\n{told}");
-    }
-}
-
 /// As the first page says to have it everywhere.
 #[test]
 fn a_link_to_the_command_is_the_command() {
@@ -95,16 +72,10 @@ fn a_link_to_the_command_is_the_command() {
 /// Somebody with Docker, with the image that is used when none
 /// is named, or the means to make it.
 fn people() -> Vec<Person> {
-    let programs = Programs {
-        sluice: env!("CARGO_BIN_EXE_sluice-under-test"),
-        init: env!("CARGO_BIN_EXE_sluice-init-under-test"),
-        gateway: env!("CARGO_BIN_EXE_sluice-gateway-under-test"),
-        launch: env!("CARGO_BIN_EXE_sluice-launch-under-test"),
-    };
     if !["bash", "curl", "jq", "openssl", "python3"].iter().all(|tool| is_installed(tool)) {
         return Vec::new();
     }
-    let Some(person) = Person::with_docker(programs) else { return Vec::new() };
+    let Some(person) = Person::with_docker(crate::programs()) else { return Vec::new() };
     let has_image = !docker(&["images", "-q", "sluice/agent"]).is_empty();
     if has_image || is_installed("mmdebstrap") { vec![person] } else { Vec::new() }
 }
@@ -163,7 +134,7 @@ fn compare(step: &Step<'_>, said: &str) {
 }
 
 /// `...` stands for anything.
-fn fits(line: &str, wanted: &str) -> bool {
+pub(crate) fn fits(line: &str, wanted: &str) -> bool {
     let parts: Vec<&str> = wanted.split("...").map(str::trim).collect();
     if parts.len() == 1 {
         return line.trim_end() == wanted;

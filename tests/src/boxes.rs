@@ -299,7 +299,10 @@ impl Person {
         let mut path = bin.into_os_string();
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_default());
-        let mut command = Command::new("bash");
+        let mut command = match self.backend {
+            Place::Docker | Place::Namespaces | Place::Podman => Command::new("bash"),
+            Place::DockerGroup | Place::Unprivileged => self.without_privilege("bash"),
+        };
         command.args(["-c", script]).current_dir(self.project()).env_clear();
         for (name, value) in self.command(&[]).get_envs() {
             if let (true, Some(value)) = (name != "SLUICE_IMAGE", value) {
@@ -328,17 +331,7 @@ impl Person {
                 }
                 user.command(sluice)
             }
-            Place::DockerGroup | Place::Unprivileged => {
-                let somebody = self.uid.to_string();
-                let mut command = Command::new("setpriv");
-                command.args(["--reuid", &somebody, "--regid", &somebody]);
-                match engines_group().filter(|_| self.backend == Place::DockerGroup) {
-                    Some(group) => command.args(["--groups", &group.to_string()]),
-                    None => command.arg("--clear-groups"),
-                };
-                command.arg("--").arg(self.programs.sluice);
-                command
-            }
+            Place::DockerGroup | Place::Unprivileged => self.without_privilege(sluice),
         };
         if self.backend != Place::Podman {
             // There, a home of its own would be a store of its own.
@@ -383,6 +376,19 @@ impl Person {
             // Podman's own state is in there, and that user's alone.
             command.env("XDG_RUNTIME_DIR", podman::user().unwrap().runtime());
         }
+        command
+    }
+
+    /// A program as this person, who may do no more than use the engine.
+    fn without_privilege(&self, program: &str) -> Command {
+        let somebody = self.uid.to_string();
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", &somebody, "--regid", &somebody]);
+        match engines_group().filter(|_| self.backend == Place::DockerGroup) {
+            Some(group) => command.args(["--groups", &group.to_string()]),
+            None => command.arg("--clear-groups"),
+        };
+        command.arg("--").arg(program);
         command
     }
 
