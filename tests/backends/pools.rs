@@ -98,10 +98,11 @@ fn a_sandbox_of_roots_is_a_user_that_nobody_else_is() {
     }
 }
 
-/// A user that no image knows is known in it all the same.
+/// A user that no image knows is known in it all the same: the sandbox's own, and
+/// the person's.
 #[test]
 fn programs_of_an_image_are_told_who_they_are() {
-    let Some(mut person) = Person::with_docker(programs()) else { return };
+    let Some(person) = Person::with_docker(programs()) else { return };
     let known = "root:x:0:0:root:/:/bin/sh\nagent:x:1000:1000::/home/a:/bin/sh\nnode:x:7:7::/:/n\n";
     let table = person.project().join("passwd");
     fs::write(&table, known).unwrap();
@@ -110,14 +111,16 @@ fn programs_of_an_image_are_told_who_they_are() {
     docker(&["cp", table.to_str().unwrap(), &format!("{made}:/etc/passwd")]);
     docker(&["commit", &made, image]);
     docker(&["rm", &made]);
-    person.set("SLUICE_IMAGE", image);
-    // The second time it is known already.
-    for _ in 0..2 {
-        let ran =
-            person.shell(&[], "whoami; echo ~node; grep -c . /etc/passwd; echo >>/etc/passwd");
-        assert_eq!(ran.stdout, "agent\n/\n3\n", "{}", ran.stderr);
-        assert!(ran.code != 0 && ran.stderr.contains("/etc/passwd"), "{}", ran.stderr);
-        assert_eq!(person.left_of(ran.run()), "");
+    for mut person in [Some(person), Person::in_dockers_group(programs())].into_iter().flatten() {
+        person.set("SLUICE_IMAGE", image);
+        // The second time it is known already.
+        for _ in 0..2 {
+            let ran =
+                person.shell(&[], "whoami; echo ~node; grep -c . /etc/passwd; echo >>/etc/passwd");
+            assert_eq!(ran.stdout, "agent\n/\n3\n", "{}", ran.stderr);
+            assert!(ran.code != 0 && ran.stderr.contains("/etc/passwd"), "{}", ran.stderr);
+            assert_eq!(person.left_of(ran.run()), "");
+        }
     }
 }
 

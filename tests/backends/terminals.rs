@@ -81,8 +81,9 @@ fn what_goes_to_a_pipe_is_every_byte_that_was_written() {
 #[test]
 fn a_sessions_commands_have_no_more_of_a_terminal() {
     for person in people() {
-        let started = person.sluice(&["session", "start", "--mode", "none"]);
+        let started = person.sluice(&["session", "start", "--mode", "none", "--quiet"]);
         assert_eq!(started.code, 0, "{}", started.stderr);
+        assert!(!started.stderr.contains("session"), "{}", started.stderr);
         let name = started.stdout.trim();
         let words = ["session", "exec", name, "--", "sh", "-c", HOSTILE];
         let (shown, code) = person.on_terminal(&words).ended();

@@ -135,8 +135,10 @@ pub(crate) fn run(asked: &Start, console: &mut Console) -> Result<Exit, Failure>
     };
     if console.format == Format::Table {
         console.line(&state.name)?;
-        let left = short(ttl);
-        console.say(format_args!("session {}, run {}, ends in {left}", state.name, state.run));
+        if !asked.flags.quiet {
+            let left = short(ttl);
+            console.say(format_args!("session {}, run {}, ends in {left}", state.name, state.run));
+        }
     } else {
         console.json(&Begun { name: &state.name, run: &state.run, until: state.until })?;
     }

@@ -1,8 +1,9 @@
 //! Who the sandbox is, in the image's own words.
 //!
-//! A sandbox with a user of its own has a number that no image knows, and programs
-//! that ask who they are (`whoami`, `ssh`, Node's `os.userInfo`) fail where nobody
-//! answers. So the image's table of users is shown with one line more. The engine
+//! A sandbox's user, its own or the person's, may have a number that the image does
+//! not know, and programs that ask who they are (`whoami`, `ssh`, Node's
+//! `os.userInfo`) fail where nobody answers. So the image's table of users is shown
+//! with one line more. The engine
 //! gives files of containers alone, so one is made that never starts; what an
 //! image says is kept beside the runs until the machine restarts.
 
@@ -23,15 +24,12 @@ use super::labels::{Names, labels};
 use super::{Docker, broken, failed, status};
 use crate::backend::{BackendError, Step};
 use crate::place;
-use crate::plan::{OWN_USERS, Plan, UserIds};
+use crate::plan::{Plan, UserIds};
 use crate::settings;
 
 /// Writes the table of users for the sandbox of `plan` to `at`; false where the
 /// image's own will do, or has none.
 pub(super) async fn write(docker: &Docker, plan: &Plan, at: &Path) -> Result<bool, BackendError> {
-    if !OWN_USERS.contains(&plan.user.uid) {
-        return Ok(false);
-    }
     // That there is no such image is said by whoever makes the sandbox.
     let Ok(image) = docker.engine.api.inspect_image(&plan.image).await else { return Ok(false) };
     let known = image.id.as_deref().map(kept_at);
@@ -45,12 +43,18 @@ pub(super) async fn write(docker: &Docker, plan: &Plan, at: &Path) -> Result<boo
             theirs
         }
     };
-    if theirs.is_empty() {
+    if theirs.is_empty() || knows(&theirs, plan.user.uid) {
         return Ok(false);
     }
     let written = settings::write(at, with(&theirs, plan.user).as_bytes());
     written.map_err(|err| broken(Step::Create, err))?;
     Ok(true)
+}
+
+/// Whether somebody in the table has this number.
+fn knows(table: &str, uid: u32) -> bool {
+    let uid = uid.to_string();
+    table.lines().any(|line| line.split(':').nth(2) == Some(&uid))
 }
 
 /// The image's lines, and the sandbox's own before them: the first one counts.
@@ -138,6 +142,13 @@ mod tests {
     use super::*;
 
     const USER: UserIds = UserIds { uid: 2_013_265_999, gid: 1000 };
+
+    #[test]
+    fn a_user_is_known_by_number() {
+        let table = "root:x:0:0:root:/root:/bin/bash\nagent:x:1000:7:1001:/home/a:";
+        assert!(knows(table, 0) && knows(table, 1000));
+        assert!(!knows(table, 7) && !knows(table, 1001) && !knows("", 0));
+    }
 
     #[test]
     fn the_sandboxs_user_is_known_and_so_are_the_images() {
