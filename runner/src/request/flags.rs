@@ -11,7 +11,7 @@ use policies::{
 };
 
 use super::policy::{UnderPolicy, from_file, from_flags};
-use super::secrets::Granted;
+use super::secrets::SecretGrant;
 use super::{BackendKind, Request, Understood, directory_of};
 use super::{ours, pins, secrets};
 use crate::config::{self, Config};
@@ -139,12 +139,12 @@ pub struct RunFlags {
     #[arg(
         long = "secret",
         value_name = "NAME@HOST",
-        value_parser = Granted::parse,
+        value_parser = SecretGrant::parse,
         env = "SLUICE_SECRET",
         value_delimiter = ',',
         hide_env_values = true
     )]
-    secrets: Vec<Granted>,
+    secrets: Vec<SecretGrant>,
 
     /// Let pass what no rule names, and record it; the policy must permit it.
     #[arg(long, env = "SLUICE_OBSERVE", hide_env_values = true)]
@@ -260,12 +260,12 @@ impl RunFlags {
                  would need `fs: {{workspace: {asked}}}`"
             )));
         }
-        let sayings = secrets::Sayings {
+        let sources = secrets::SecretSources {
             files: &files,
             configured: &config.permitted.secrets,
             granted: &self.secrets,
         };
-        let (secrets, about) = secrets::settle(&policy, &sayings)?;
+        let (secrets, about) = secrets::settle(&policy, &sources)?;
         notes.extend(about);
         let in_force = mode.unwrap_or(policy.fs.workspace);
         let beside = |name: &str| directory_of(&files, name).unwrap_or_else(|| workspace.clone());

@@ -26,12 +26,12 @@ pub struct SecretPlan {
 
 /// A secret that a host may get in this run, as `--secret` says it.
 #[derive(Clone, Debug)]
-pub(super) struct Granted {
+pub(super) struct SecretGrant {
     name: SecretName,
     host: HostPattern,
 }
 
-impl Granted {
+impl SecretGrant {
     pub(super) fn parse(written: &str) -> Result<Self, String> {
         let (name, host) = written
             .split_once('@')
@@ -43,13 +43,13 @@ impl Granted {
 }
 
 /// Who says where values come from.
-pub(super) struct Sayings<'a> {
+pub(super) struct SecretSources<'a> {
     pub(super) files: &'a BTreeMap<Arc<str>, Opened>,
     pub(super) configured: &'a BTreeMap<SecretName, SecretSource>,
-    pub(super) granted: &'a [Granted],
+    pub(super) granted: &'a [SecretGrant],
 }
 
-impl Sayings<'_> {
+impl SecretSources<'_> {
     /// Where the value of `secret` comes from, in words, and who may get it.
     fn settle<'s>(
         &self,
@@ -87,7 +87,7 @@ impl Sayings<'_> {
 
     /// What is typed and can have no effect is a mistake.
     fn check(&self, policy: &Policy) -> Result<(), Failure> {
-        for Granted { name, host } in self.granted {
+        for SecretGrant { name, host } in self.granted {
             let Some(secret) = policy.secrets.get(name) else {
                 let known = match listed(policy.secrets.keys()) {
                     none if none.is_empty() => "it has none".to_owned(),
@@ -116,12 +116,12 @@ fn listed(items: impl IntoIterator<Item: ToString>) -> String {
 /// The secrets of `policy`, and what a person should know of them.
 pub(super) fn settle(
     policy: &Policy,
-    sayings: &Sayings<'_>,
+    sources: &SecretSources<'_>,
 ) -> Result<(Vec<SecretPlan>, Vec<String>), Failure> {
-    sayings.check(policy)?;
+    sources.check(policy)?;
     let (mut plans, mut notes) = (Vec::new(), Vec::new());
     for (name, secret) in &policy.secrets {
-        let (from, mut hosts) = sayings.settle(name, secret);
+        let (from, mut hosts) = sources.settle(name, secret);
         if policy.rules().any(|rule| rule.secret() == Some(name)) {
             let why = match (&from, hosts.is_empty()) {
                 (None, _) => {
