@@ -57,6 +57,8 @@ fn an_added_host_is_https_on_443_with_a_safe_method_and_no_websocket() {
     let private = "10.0.0.1:443".parse().unwrap();
     let to = crate::Destination::parse("b.example.org:443").unwrap();
     assert!(policy.reach_of(&to).check(private).is_err(), "public addresses alone");
+    let added = policy.rules().find(|rule| rule.id() == "run.allow[0]").unwrap();
+    assert_eq!(added.summary(), "b.example.org");
 }
 
 #[test]

@@ -106,6 +106,7 @@ path!(too_long_once_escaped, &format!("/{}", "|".repeat(LONGEST / 2)), Err(Lengt
 fn the_longest_path_is_read_and_no_longer_one() {
     let of = |length: usize| RequestPath::parse(&format!("/{}", "a".repeat(length - 1)));
     assert_eq!(of(LONGEST).unwrap().as_str().len(), LONGEST);
+    assert_eq!(LONGEST, 16_384, "twice what servers commonly take");
     for length in [LONGEST + 1, LONGEST + 2, 2 * LONGEST] {
         assert_eq!(of(length).unwrap_err().fault(), PathFault::Length);
     }
