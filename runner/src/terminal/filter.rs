@@ -182,6 +182,8 @@ mod tests {
             "\u{1b}[1;8;31mred\u{1b}[38;5;8mgrey\u{1b}[0m\u{1b}[2J\u{1b}[6n\u{1b}[?25l\u{1b}7\u{7}";
         let shown = pass(Keep::Colours, written);
         assert_eq!(shown, "\u{1b}[1;31mred\u{1b}[38;5;8mgrey\u{1b}[m");
+        assert_eq!(pass(Keep::Colours, "\u{1b}[8m"), "");
+        assert_eq!(pass(Keep::Colours, "\u{1b}[8;m"), "\u{1b}[m");
     }
 
     #[test]

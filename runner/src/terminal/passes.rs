@@ -106,7 +106,7 @@ pub(super) fn control(
     last: char,
 ) -> Option<Vec<Vec<u16>>> {
     let mut given: Vec<Vec<u16>> = params.iter().map(<[u16]>::to_vec).collect();
-    if given.first().is_some_and(|only| *only == [0]) && given.len() == 1 {
+    if given == [[0]] {
         given.clear();
     }
     let rows = CONTROL_SEQUENCES.iter().rev();
@@ -131,8 +131,16 @@ pub(super) fn control(
             }
         }
     }
-    if keep == Keep::Colours {
+    if keep == Keep::Colours && !given.is_empty() {
         given = without_concealing(given);
+        // Nothing is left of it, which is not the same as nothing asked for: that
+        // takes all colours back.
+        if given.is_empty() {
+            return None;
+        }
+    }
+    if given == [[0]] {
+        given.clear();
     }
     // Only xterm's keyboard setting of that family: the others outlive us.
     if (marks, last) == (b">", 'm') && given.first().is_none_or(|first| *first != [4]) {
