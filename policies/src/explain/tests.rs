@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 
-use crate::{Asked, Method, NoFiles, Policy, Source, read};
+use crate::{Asked, Method, NoFiles, NotDoneYet, Policy, Source, read};
 
 const POLICY: &str = "version: 1
 net:
@@ -236,6 +236,28 @@ secrets: {KEY: {from: {env: KEY}, hosts: [h.example], header: x-key}}
             would allow {host: h.example, methods: [GET], paths: ["/v1/a%2Fx"]}
         "#]],
     );
+}
+
+#[test]
+fn what_no_gateway_can_do_yet_is_said() {
+    check_with(
+        "version: 1\nnet: {enabled: true, allow: [{host: h.example, secret: KEY}]}\n\
+         secrets: {KEY: {hosts: [h.example], header: x-key}}\n",
+        "GET",
+        "https://h.example/",
+        expect![[r#"
+            allow: net.allow[0]
+            because `net.allow[0]` (p line 2) matches: h.example with KEY
+            but secrets are not put into requests yet, so the gateway refuses it
+        "#]],
+    );
+    for (not_done, code, word) in [
+        (NotDoneYet::Body, "body_not_checkable", "bodies"),
+        (NotDoneYet::Secret, "secret_unavailable", "secrets"),
+    ] {
+        assert_eq!(not_done.code(), code);
+        assert!(not_done.why().starts_with(word), "{}", not_done.why());
+    }
 }
 
 #[test]

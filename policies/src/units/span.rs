@@ -176,6 +176,8 @@ mod tests {
     span!(more_than_the_next_unit, "90m", "5400s = 1h30m");
     span!(zero, "0s", "`0s` is not a length of time: it must be more than zero");
     span!(no_unit, "30", "`30` is not a length of time: write `30s`");
+    span!(no_unit_and_no_zero, "45", "`45` is not a length of time: write `45s`");
+    span!(zero_without_a_unit, "0", "`0` is not a length of time: it must be more than zero");
     span!(too_large, "36501d", "`36501d` is not a length of time: it is too large");
     span!(
         far_too_large,

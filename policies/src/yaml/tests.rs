@@ -338,3 +338,10 @@ fn check(text: &str, expected: Expect) {
     let problems = read::<Sample>(&Source::new("f", text)).unwrap_err();
     expected.assert_eq(&problems.to_string());
 }
+
+#[test]
+fn a_number_in_quotes_is_told_from_a_number() {
+    let source = crate::Source::new("p", "version: \"1\"\n");
+    let told = crate::read(&source, &crate::NoFiles).unwrap_err().to_string();
+    assert!(told.contains("in quotes, which is text; leave the quotes out"), "{told}");
+}
