@@ -172,3 +172,18 @@ impl Queue {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_burst_is_given_back_and_the_usual_is_kept() {
+        let queue = Queue::default();
+        let mut taken = Taken::default();
+        taken.fields.reserve(4 << 20);
+        queue.take(&mut taken);
+        let kept = lock(&queue.handed_over).fields.capacity();
+        assert!((1 << 20..2 << 20).contains(&kept), "{kept}");
+    }
+}

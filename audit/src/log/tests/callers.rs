@@ -146,6 +146,36 @@ fn each_record_is_counted_once_wherever_the_disk_was_full() {
 }
 
 #[test]
+fn what_was_handed_over_together_is_written_at_once() {
+    let dir = private_dir();
+    let writes = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&writes);
+    let log = unattended(dir.path(), &hourly(), |folder| Counted(folder, counter), None);
+    let started = writes.load(Ordering::SeqCst);
+    let tickets = [(); 100].map(|()| one_record(&log));
+    assert_eq!(poll_once(&log, tickets[99]), Poll::Ready(Ok(())));
+    assert_eq!(writes.load(Ordering::SeqCst) - started, 1);
+    assert_eq!(events(dir.path()).len(), 101);
+}
+
+struct Counted(Folder, Arc<AtomicU64>);
+
+impl Sink for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.write(bytes)
+    }
+
+    fn durable(&self) -> Arc<dyn Durable> {
+        self.0.durable()
+    }
+
+    fn rotate(&mut self) -> io::Result<String> {
+        self.0.rotate()
+    }
+}
+
+#[test]
 fn a_write_that_was_interrupted_goes_on() {
     let dir = private_dir();
     let log = unattended(dir.path(), &hourly(), |folder| Interrupted(folder, false), None);
