@@ -13,14 +13,15 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use audit::{
-    Client, Decision, Destination, Entry, Http, Log, Operator, Options, Outcome, Request, Sync,
-    Text, Verdict, WayIn,
+    Client, Decision, Destination, Entry, Http, Log, Operator, Options, Outcome, Request,
+    SyncPolicy, Text, Verdict, WayIn,
 };
-use begin::begin;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
+
+use begin::begin;
 
 const BATCH: u64 = 2000;
 const WAITING: u64 = 64;
@@ -89,9 +90,9 @@ fn open(policy: Policy) -> (Log, TempDir, Runtime) {
         .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
         .expect("the target directory can be written");
     let sync = match policy {
-        Policy::EachBatch => Sync::EachBatch,
-        Policy::Interval => Sync::Interval(Duration::from_millis(100)),
-        Policy::Never => Sync::Never,
+        Policy::EachBatch => SyncPolicy::EachBatch,
+        Policy::Interval => SyncPolicy::Interval(Duration::from_millis(100)),
+        Policy::Never => SyncPolicy::Never,
     };
     let options = Options { sync, ..Options::new("run-7f3a") };
     let (log, _) = Log::open(dir.path(), options).expect("a new log can be opened");

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::LazyLock;
 
 use audit::search::{Query, search};
-use audit::{Kind, verify};
+use audit::{EventKind, verify};
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use tempfile::TempDir;
@@ -36,7 +36,7 @@ fn a_status_class(bencher: Bencher<'_, '_>) {
 /// Every line is parsed and fits.
 #[divan::bench(sample_count = 5, sample_size = 1)]
 fn everything(bencher: Bencher<'_, '_>) {
-    count(bencher, Query { kinds: vec![Kind::Request], ..Query::default() }, 1_000_000);
+    count(bencher, Query { kinds: vec![EventKind::Request], ..Query::default() }, 1_000_000);
 }
 
 #[divan::bench(sample_count = 5, sample_size = 1)]

@@ -4,18 +4,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 use crate::event::FORMAT;
-use crate::line::{LineError, told};
+use crate::line::{LineError, describe};
 
 /// The last line of a log: what the next one must name.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Head {
+pub struct ChainHead {
     /// Its `seq`; 0 before the first line.
     pub seq: u64,
     /// The digest of its exact bytes, without the newline.
     pub hash: Digest,
 }
 
-impl Head {
+impl ChainHead {
     /// Before the first line.
     pub const START: Self = Self { seq: 0, hash: Digest::ZERO };
 
@@ -25,11 +25,11 @@ impl Head {
     }
 }
 
-/// What the chain needs of a line. Kinds it does not know are links all the
-/// same: a newer program's log can be checked by an older one.
+/// The fields of a line that the chain needs. They are the same for every kind, so an
+/// older program can check a newer one's log.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(expecting = "an object")]
-pub(crate) struct Link {
+pub(crate) struct ChainLink {
     v: u32,
     pub(crate) seq: u64,
     pub(crate) id: uuid::Uuid,
@@ -41,10 +41,10 @@ pub(crate) struct Link {
     pub(crate) prev: Digest,
 }
 
-impl Link {
+impl ChainLink {
     pub(crate) fn read(line: &[u8]) -> Result<Self, LineError> {
         let link: Self = serde_json::from_slice(line)
-            .map_err(|err| LineError::NotAnEvent { why: told(&err) })?;
+            .map_err(|err| LineError::NotAnEvent { why: describe(&err) })?;
         if link.v != FORMAT {
             return Err(LineError::Version { found: link.v });
         }

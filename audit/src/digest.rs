@@ -4,9 +4,9 @@ use std::fmt;
 use std::io::{self, Read};
 use std::str::FromStr;
 
+use aws_lc_rs::digest::{Context, SHA256, digest};
 use serde::de::{self, Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
-use sha2::{Digest as _, Sha256};
 
 /// The SHA-256 of some exact bytes.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
@@ -25,17 +25,17 @@ impl Digest {
     /// assert!("E3B0".parse::<Digest>().is_err());
     /// ```
     pub fn of(bytes: &[u8]) -> Self {
-        Self(Sha256::digest(bytes).into())
+        Self::of_output(digest(&SHA256, bytes))
     }
 
     /// The digest of everything `from` still has to give, and how much that was.
     pub fn of_reader(mut from: impl Read) -> io::Result<(Self, u64)> {
-        let mut hasher = Sha256::new();
+        let mut hasher = Hasher::default();
         let mut size = 0;
         let mut buffer = vec![0; 64 * 1024];
         loop {
             match from.read(&mut buffer) {
-                Ok(0) => return Ok((hasher.into(), size)),
+                Ok(0) => return Ok((hasher.finish(), size)),
                 Ok(count) => {
                     hasher.update(buffer.get(..count).unwrap_or_default());
                     size += count as u64;
@@ -48,6 +48,10 @@ impl Digest {
 }
 
 impl Digest {
+    fn of_output(output: aws_lc_rs::digest::Digest) -> Self {
+        Self(output.as_ref().try_into().expect("a SHA-256 has 32 bytes"))
+    }
+
     /// Every line of a log has one, so it is spelled without the formatter.
     fn written<T>(&self, take: impl FnOnce(&str) -> T) -> T {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -60,10 +64,29 @@ impl Digest {
     }
 }
 
-impl From<Sha256> for Digest {
-    /// The digest of everything the hasher was given.
-    fn from(hasher: Sha256) -> Self {
-        Self(hasher.finalize().into())
+/// Makes a [`Digest`] of bytes that come in pieces.
+#[derive(Clone)]
+pub struct Hasher(Context);
+
+impl Hasher {
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub fn finish(self) -> Digest {
+        Digest::of_output(self.0.finish())
+    }
+}
+
+impl Default for Hasher {
+    fn default() -> Self {
+        Self(Context::new(&SHA256))
+    }
+}
+
+impl fmt::Debug for Hasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hasher")
     }
 }
 

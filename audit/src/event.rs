@@ -8,7 +8,7 @@
 //!
 //! What is absent matters as much. There is no field for a header's value, a
 //! body, a URL with its user part, or a command's arguments: those are where
-//! credentials travel. A secret appears by its [`SecretName`]. Queries are
+//! credentials travel. A secret appears by its [`RecordedSecret`]. Queries are
 //! recorded, because a reviewer cannot judge an exfiltration without them; the
 //! gateway replaces placeholders only after the record has its copy.
 //!
@@ -18,8 +18,8 @@
 
 pub mod entries;
 pub mod groups;
+pub mod log_events;
 pub mod notes;
-pub mod upkeep;
 
 #[cfg(test)]
 pub(crate) mod golden;
@@ -33,26 +33,25 @@ use uuid::Uuid;
 use crate::digest::Digest;
 use crate::text::Text;
 use crate::time::Time;
-
-pub use entries::{Connection, Dns, Facts, Opened, Outcome, Request};
+pub use entries::{Connection, Dns, EntryFacts, Opened, Outcome, Request};
 pub use groups::{
     Client, Decision, Destination, Failure, Handling, Http, NotAVerdict, Timing, Tls, Traffic,
     Verdict, WayIn,
 };
+pub use log_events::{LogClosed, LogResumed, LogStarted, Origin, Recovered, SegmentStarted};
 pub use notes::{
     Finding, Hold, HoldState, Limit, Note, Operator, PolicyLoaded, PolicyRefused, RunEnded,
     RunStarted, Sighting,
 };
-pub use upkeep::{LogClosed, LogResumed, LogStarted, Origin, Recovered, SegmentStarted};
 
 #[cfg(doc)]
-use crate::secret::SecretName;
+use crate::secret_name::RecordedSecret;
 
 /// The version of the format these types describe.
 pub const FORMAT: u32 = 1;
 
 /// A run's name.
-pub type Run = Text<128>;
+pub type RunName = Text<128>;
 
 /// One line of the log.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -66,7 +65,7 @@ pub struct Event {
     pub time: Time,
     /// The entry's id. An `opened` line and its closing line share it.
     pub id: Uuid,
-    pub run: Run,
+    pub run: RunName,
     #[serde(flatten)]
     pub what: What,
     /// Digest of the exact bytes of the line before, without its newline.
@@ -96,41 +95,16 @@ pub enum What {
     SegmentStarted(SegmentStarted),
 }
 
-impl What {
-    /// Which kind this is.
-    pub fn kind(&self) -> Kind {
-        match self {
-            Self::Connection(_) => Kind::Connection,
-            Self::Dns(_) => Kind::Dns,
-            Self::Finding(_) => Kind::Finding,
-            Self::Hold(_) => Kind::Hold,
-            Self::Limit(_) => Kind::Limit,
-            Self::LogClosed(_) => Kind::LogClosed,
-            Self::LogResumed(_) => Kind::LogResumed,
-            Self::LogStarted(_) => Kind::LogStarted,
-            Self::Opened(_) => Kind::Opened,
-            Self::Operator(_) => Kind::Operator,
-            Self::PolicyLoaded(_) => Kind::PolicyLoaded,
-            Self::PolicyRefused(_) => Kind::PolicyRefused,
-            Self::Recovered(_) => Kind::Recovered,
-            Self::Request(_) => Kind::Request,
-            Self::RunEnded(_) => Kind::RunEnded,
-            Self::RunStarted(_) => Kind::RunStarted,
-            Self::SegmentStarted(_) => Kind::SegmentStarted,
-        }
-    }
-}
-
 macro_rules! kinds {
     ($($kind:ident $name:literal,)*) => {
         /// The kinds of line, as the field `kind` spells them.
         #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
         #[serde(rename_all = "snake_case")]
-        pub enum Kind {
+        pub enum EventKind {
             $($kind,)*
         }
 
-        impl Kind {
+        impl EventKind {
             /// Every kind, in alphabetical order.
             pub const ALL: &'static [Self] = &[$(Self::$kind,)*];
 
@@ -138,6 +112,15 @@ macro_rules! kinds {
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$kind => $name,)*
+                }
+            }
+        }
+
+        impl What {
+            /// Which kind this is.
+            pub fn kind(&self) -> EventKind {
+                match self {
+                    $(Self::$kind(_) => EventKind::$kind,)*
                 }
             }
         }
@@ -164,7 +147,7 @@ kinds! {
     SegmentStarted "segment_started",
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for EventKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -178,11 +161,11 @@ pub struct NotAKind {
 }
 
 fn spelled_out() -> String {
-    let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
+    let names: Vec<&str> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
     names.join(", ")
 }
 
-impl FromStr for Kind {
+impl FromStr for EventKind {
     type Err = NotAKind;
 
     fn from_str(written: &str) -> Result<Self, NotAKind> {

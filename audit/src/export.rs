@@ -17,13 +17,13 @@ mod tests;
 use std::io::{self, Write};
 use std::str::FromStr;
 
-use crate::search::Found;
+use crate::search::FoundEvent;
 use crate::text::Text;
-use fields::Fields;
+use fields::EventFields;
 
 /// What events can be exported as.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Format {
+pub enum ExportFormat {
     /// RFC 4180 with a header, one row an event, all kinds.
     Csv,
     /// HTTP Archive 1.2: requests, for the tools that draw waterfalls.
@@ -40,7 +40,7 @@ pub enum Format {
 #[error("`{0}` is not an export format; write one of: csv, har, jsonl, ocsf")]
 pub struct NotAFormat(Text<64>);
 
-impl FromStr for Format {
+impl FromStr for ExportFormat {
     type Err = NotAFormat;
 
     fn from_str(written: &str) -> Result<Self, NotAFormat> {
@@ -60,44 +60,44 @@ pub struct Exported {
     pub written: u64,
     /// Of a kind the format has no room for.
     pub left_out: u64,
-    /// Found, and yet not readable as an event.
+    /// Lines that could not be read as events.
     pub unreadable: u64,
 }
 
 /// Writes `events` to `out`.
 ///
 /// ```no_run
-/// use audit::export::{Format, export};
+/// use audit::export::{ExportFormat, export};
 /// use audit::search::{Query, search};
 ///
 /// let found = search("state".as_ref(), &Query::default())?.filter_map(Result::ok);
-/// let exported = export(Format::Csv, found, &mut std::io::stdout().lock())?;
+/// let exported = export(ExportFormat::Csv, found, &mut std::io::stdout().lock())?;
 /// assert_eq!(exported.left_out, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn export(
-    format: Format,
-    events: impl Iterator<Item = Found>,
+    format: ExportFormat,
+    events: impl Iterator<Item = FoundEvent>,
     out: &mut impl Write,
 ) -> io::Result<Exported> {
     let mut exported = Exported::default();
     let mut buffer = Vec::new();
     prologue(format, &mut buffer);
     for found in events {
-        let Some(fields) = Fields::read(&found) else {
+        let Some(fields) = EventFields::read(&found) else {
             exported.unreadable += 1;
             continue;
         };
         let first = exported.written == 0;
         let put = match format {
-            Format::Csv => csv::row(&fields, &mut buffer),
-            Format::Har => har::entry(fields, first, &mut buffer),
-            Format::Jsonl => jsonl(&found, &mut buffer),
-            Format::Ocsf => ocsf::event(fields, &mut buffer),
+            ExportFormat::Csv => csv::row(&fields, &mut buffer),
+            ExportFormat::Har => har::entry(fields, first, &mut buffer),
+            ExportFormat::Jsonl => jsonl(&found, &mut buffer),
+            ExportFormat::Ocsf => ocsf::event(fields, &mut buffer),
         };
         match put {
-            Put::LeftOut => exported.left_out += 1,
-            Put::Written => exported.written += 1,
+            ExportOutcome::LeftOut => exported.left_out += 1,
+            ExportOutcome::Written => exported.written += 1,
         }
         out.write_all(&buffer)?;
         buffer.clear();
@@ -110,28 +110,28 @@ pub fn export(
 
 /// Whether a format had room for an event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Put {
+enum ExportOutcome {
     LeftOut,
     Written,
 }
 
-fn prologue(format: Format, out: &mut Vec<u8>) {
+fn prologue(format: ExportFormat, out: &mut Vec<u8>) {
     match format {
-        Format::Csv => csv::header(out),
-        Format::Har => har::prologue(out),
-        Format::Jsonl | Format::Ocsf => {}
+        ExportFormat::Csv => csv::header(out),
+        ExportFormat::Har => har::prologue(out),
+        ExportFormat::Jsonl | ExportFormat::Ocsf => {}
     }
 }
 
-fn epilogue(format: Format, out: &mut Vec<u8>) {
+fn epilogue(format: ExportFormat, out: &mut Vec<u8>) {
     match format {
-        Format::Har => har::epilogue(out),
-        Format::Csv | Format::Jsonl | Format::Ocsf => {}
+        ExportFormat::Har => har::epilogue(out),
+        ExportFormat::Csv | ExportFormat::Jsonl | ExportFormat::Ocsf => {}
     }
 }
 
-fn jsonl(found: &Found, out: &mut Vec<u8>) -> Put {
+fn jsonl(found: &FoundEvent, out: &mut Vec<u8>) -> ExportOutcome {
     out.extend_from_slice(found.line().as_bytes());
     out.push(b'\n');
-    Put::Written
+    ExportOutcome::Written
 }

@@ -1,8 +1,8 @@
 //! The lock on a folder of evidence: one writer, and no seal while it writes.
 //!
-//! It is let go explicitly. Closing the file would not do: a child that this
-//! process has just forked has a copy of the descriptor until it executes its own
-//! program, and the kernel keeps a lock for as long as any copy is open.
+//! It is unlocked explicitly. Closing the file is not enough: a child that this
+//! process has just forked holds a copy of the descriptor until it calls `exec`, and
+//! the kernel keeps the lock while any copy is open.
 
 use std::fs::{File, TryLockError};
 use std::ops::Deref;
@@ -28,7 +28,7 @@ impl Deref for LockedFolder {
 
 impl Drop for LockedFolder {
     fn drop(&mut self) {
-        // If this fails, closing the file is what is left.
+        // If this fails, closing the file still unlocks it in most cases.
         drop(self.0.unlock());
     }
 }

@@ -5,9 +5,9 @@
 //! can read is refused and not repaired. The file is what `openssl pkey` reads.
 
 use std::fmt;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
@@ -15,9 +15,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 use crate::digest::Digest;
+use crate::whole_file::write_new_file;
 
 /// A PEM file larger than this holds no Ed25519 key.
-const LONGEST_FILE: u64 = 4096;
+const MAX_KEY_FILE_BYTES: u64 = 4096;
 
 /// The fixed beginning of an Ed25519 public key in DER (RFC 8410); the 32 bytes
 /// of the key follow.
@@ -67,7 +68,7 @@ impl Key {
         refuse_loose(path, &metadata, 0o600)?;
 
         let mut pem = String::new();
-        file.take(LONGEST_FILE).read_to_string(&mut pem).map_err(disk("read", path))?;
+        file.take(MAX_KEY_FILE_BYTES).read_to_string(&mut pem).map_err(disk("read", path))?;
         let not_a_key = || KeyError::NotAKey { path: path.to_owned() };
         let der = from_pem(&pem, "PRIVATE KEY").ok_or_else(not_a_key)?;
         Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der)
@@ -143,7 +144,8 @@ fn create(path: &Path) -> Result<(), KeyError> {
     let pkcs8 = pair.to_pkcs8v1().map_err(|_unspecified| KeyError::Make)?;
 
     let draft = dir.join(format!(".key.{}", uuid::Uuid::now_v7()));
-    let written = write_new(&draft, to_pem(pkcs8.as_ref(), "PRIVATE KEY").as_bytes());
+    let pem = to_pem(pkcs8.as_ref(), "PRIVATE KEY");
+    let written = write_new_file(&draft, pem.as_bytes());
     let linked = written.and_then(|()| fs::hard_link(&draft, path));
     let removed = fs::remove_file(&draft);
     match linked {
@@ -153,12 +155,6 @@ fn create(path: &Path) -> Result<(), KeyError> {
     }
     removed.map_err(disk("remove", &draft))?;
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(disk("sync", dir))
-}
-
-fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
 }
 
 fn parent(path: &Path) -> &Path {
@@ -287,7 +283,7 @@ mod tests {
     fn a_key_is_made_only_where_there_is_none() {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("file");
-        write_new(&file, b"precious").unwrap();
+        write_new_file(&file, b"precious").unwrap();
         let err = Key::load_or_create(&file.join("seal.pem")).unwrap_err();
         assert!(matches!(err, KeyError::Disk { step: "open", .. }), "{err}");
         assert_eq!(fs::read(&file).unwrap(), b"precious");

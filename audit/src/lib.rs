@@ -1,4 +1,4 @@
-//! What happened, where nobody can unsay it.
+//! What happened, recorded so that nobody can change it unnoticed.
 //!
 //! A log is a folder of lines, one JSON object each ([`event`] is the format),
 //! chained by SHA-256 and written by one thread. The gateway holds an [`Entry`]
@@ -16,7 +16,7 @@
 //! let (log, opening) = Log::open(&folder, Options::new("run-1"))?;
 //! assert!(opening.recovered.is_none());
 //!
-//! // One entry per request. Facts are filled in as they become known.
+//! // One entry per request. EntryFacts are filled in as they become known.
 //! let mut entry = log.begin(Request::default())?;
 //! entry.destination = Destination::new("api.github.com", 443);
 //! entry.http.method = Some("POST".into());
@@ -29,7 +29,7 @@
 //! drop(log.begin(Request::default())?);
 //! log.close().await?;
 //!
-//! // Sealed, checked, searched.
+//! // SealedFile, checked, searched.
 //! let key = Key::load_or_create(&home.path().join("keys/seal.pem"))?;
 //! audit::seal(&folder, &key)?;
 //! let verified = audit::verify(&folder, &[key.public()])?;
@@ -50,41 +50,45 @@
 
 pub mod chain;
 mod digest;
+mod error_chain;
 pub mod event;
 pub mod export;
 mod folder_lock;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod id;
 mod key;
 pub mod line;
-mod lines;
+mod line_reader;
 pub mod log;
+mod record_id;
 pub mod seal;
 pub mod search;
-mod secret;
+mod secret_name;
 pub mod segment;
 mod text;
 mod time;
 pub mod verify;
+mod whole_file;
 
-pub use chain::Head;
-pub use digest::{Digest, NotADigest};
+pub use chain::ChainHead;
+pub use digest::{Digest, Hasher, NotADigest};
+pub use error_chain::ErrorChain;
 pub use event::{
-    Client, Connection, Decision, Destination, Dns, Event, Facts, Failure, Finding, Handling, Hold,
-    HoldState, Http, Kind, Limit, Note, Opened, Operator, Origin, Outcome, PolicyLoaded,
-    PolicyRefused, Request, Run, RunEnded, RunStarted, Sighting, Timing, Tls, Traffic, Verdict,
+    Client, Connection, Decision, Destination, Dns, EntryFacts, Event, EventKind, Failure, Finding,
+    Handling, Hold, HoldState, Http, Limit, Note, Opened, Operator, Origin, Outcome, PolicyLoaded,
+    PolicyRefused, Request, RunEnded, RunName, RunStarted, Sighting, Timing, Tls, Traffic, Verdict,
     WayIn, What,
 };
 pub use key::{Key, KeyError, NotAPublicKey, PublicKey};
-pub use lines::Place;
+pub use line_reader::LinePosition;
 pub use log::{
-    Durable, Entry, Folder, Health, Log, Notice, OpenError, Opening, Options, Previous, Sink, Step,
-    Sync, Ticket, Unavailable,
+    Durable, Entry, Folder, FoundLog, Health, Log, LogNotice, OpenError, Options, PreviousWriter,
+    Sink, SyncPolicy, Ticket, Unavailable, WriterStep,
 };
 pub use seal::{Seal, SealError, SealFault, seal};
-pub use secret::{NotAName, SecretName, SecretNames};
+pub use secret_name::{NotASecretName, RecordedSecret, RecordedSecrets};
 pub use text::{Long, Name, Text};
 pub use time::{Millis, Time};
 pub use verify::{Break, Fault, Verified, VerifiedLog, VerifiedSeal, VerifyError, verify};
+pub use whole_file::write_whole_file;

@@ -21,12 +21,11 @@ use serde::Serialize;
 use crate::event::{Event, FORMAT};
 use crate::text::Text;
 use json::Json;
+pub(crate) use link::LineFields;
 
-pub(crate) use link::Fields;
-
-/// No line is longer, newline not counted: the limits of all texts of the
-/// largest kind, each byte escaped, stay below it.
-pub const LONGEST: usize = 256 * 1024;
+/// The longest line, newline not counted. An event of the largest kind with every
+/// text at its limit and every byte escaped stays below it.
+pub const MAX_LINE_BYTES: usize = 256 * 1024;
 
 /// Appends `event` and a newline to `out`.
 pub fn write(event: &Event, out: &mut Vec<u8>) {
@@ -60,11 +59,11 @@ pub(crate) fn spell_out(text: &str, out: &mut Vec<u8>) {
 /// assert!(err.to_string().starts_with("not an audit event: missing field"));
 /// ```
 pub fn read(line: &[u8]) -> Result<Event, LineError> {
-    if line.len() > LONGEST {
+    if line.len() > MAX_LINE_BYTES {
         return Err(LineError::TooLong { bytes: line.len() as u64 });
     }
-    let event: Event =
-        serde_json::from_slice(line).map_err(|err| LineError::NotAnEvent { why: told(&err) })?;
+    let event: Event = serde_json::from_slice(line)
+        .map_err(|err| LineError::NotAnEvent { why: describe(&err) })?;
     if event.v != FORMAT {
         return Err(LineError::Version { found: event.v });
     }
@@ -77,14 +76,14 @@ pub fn read(line: &[u8]) -> Result<Event, LineError> {
 pub enum LineError {
     #[error("not an audit event: {why}")]
     NotAnEvent { why: Text<256> },
-    #[error("a line of {bytes} bytes; the longest that is ever written has {LONGEST}")]
+    #[error("a line of {bytes} bytes; the longest that is ever written has {MAX_LINE_BYTES}")]
     TooLong { bytes: u64 },
     #[error("format version {found}; this program reads version {FORMAT}")]
     Version { found: u32 },
 }
 
-/// The parser's complaint, without control characters it may quote.
-pub(crate) fn told(err: &serde_json::Error) -> Text<256> {
+/// The parser's message. Control characters that it quotes are escaped.
+pub(crate) fn describe(err: &serde_json::Error) -> Text<256> {
     err.to_string().escape_debug().to_string().into()
 }
 
@@ -108,8 +107,8 @@ mod tests {
 
     use super::*;
     use crate::event::golden::sample;
-    use crate::event::{Kind, What};
-    use crate::secret::SecretName;
+    use crate::event::{EventKind, What};
+    use crate::secret_name::RecordedSecret;
 
     #[test]
     fn what_forges_logs_elsewhere_is_spelled_out_here() {
@@ -132,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_longest_event_fits_in_a_line() {
-        let Event { what: What::Request(mut request), .. } = sample(Kind::Request) else {
+        let Event { what: What::Request(mut request), .. } = sample(EventKind::Request) else {
             panic!("asked for a request");
         };
         // A control character takes the most room: six bytes for one.
@@ -152,37 +151,38 @@ mod tests {
         request.failure.code = Some(worst.as_str().into());
         request.failure.message = Some(worst.as_str().into());
         let mut number = 0;
-        while request.secrets.add(SecretName::parse(&format!("{number:064}")).unwrap()) {
+        while request.secrets.add(RecordedSecret::parse(&format!("{number:064}")).unwrap()) {
             number += 1;
         }
         let event = Event {
             seq: u64::MAX,
             run: worst.as_str().into(),
             what: What::Request(request),
-            ..sample(Kind::Request)
+            ..sample(EventKind::Request)
         };
         let length = written(&event).len();
-        assert!(length > 120_000 && length < LONGEST, "{length}");
+        assert!(length > 120_000 && length < MAX_LINE_BYTES, "{length}");
     }
 
     #[test]
     fn a_line_that_is_too_long_is_not_even_parsed() {
         let read = |length| read(&vec![b' '; length]).unwrap_err();
-        assert!(matches!(read(LONGEST), LineError::NotAnEvent { .. }));
-        for bytes in [LONGEST + 1, LONGEST + 2, 2 * LONGEST] {
+        assert!(matches!(read(MAX_LINE_BYTES), LineError::NotAnEvent { .. }));
+        for bytes in [MAX_LINE_BYTES + 1, MAX_LINE_BYTES + 2, 2 * MAX_LINE_BYTES] {
             assert_eq!(read(bytes), LineError::TooLong { bytes: bytes as u64 });
         }
     }
 
     #[test]
     fn a_version_we_do_not_know_is_not_guessed_at() {
-        let line = written(&sample(Kind::Request)).replace(r#""v":1,"#, r#""v":2,"#);
+        let line = written(&sample(EventKind::Request)).replace(r#""v":1,"#, r#""v":2,"#);
         assert_eq!(read(line.trim_end().as_bytes()), Err(LineError::Version { found: 2 }));
     }
 
     #[test]
     fn a_field_given_twice_is_refused() {
-        let line = written(&sample(Kind::LogClosed)).replace(r#""seq":42"#, r#""seq":42,"seq":43"#);
+        let line =
+            written(&sample(EventKind::LogClosed)).replace(r#""seq":42"#, r#""seq":42,"seq":43"#);
         let err = read(line.trim_end().as_bytes()).unwrap_err();
         assert!(err.to_string().contains("duplicate field `seq`"), "{err}");
     }
@@ -190,7 +190,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_reads_back_and_stays_in_its_line(text in any::<String>(), at in 0usize..6) {
-            let Event { what: What::Request(mut request), .. } = sample(Kind::Request) else {
+            let Event { what: What::Request(mut request), .. } = sample(EventKind::Request) else {
                 panic!("asked for a request");
             };
             let text = text.as_str();
@@ -205,7 +205,7 @@ mod tests {
             let event = Event {
                 run: text.into(),
                 what: What::Request(request),
-                ..sample(Kind::Request)
+                ..sample(EventKind::Request)
             };
             let line = written(&event);
             let (body, newline) = line.split_at(line.len() - 1);
@@ -221,10 +221,10 @@ mod tests {
         /// Closer to home: a golden line with some bytes replaced.
         #[test]
         fn no_damage_makes_the_reader_panic(
-            kind in 0..Kind::ALL.len(),
+            kind in 0..EventKind::ALL.len(),
             damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
         ) {
-            let mut line = written(&sample(Kind::ALL[kind])).into_bytes();
+            let mut line = written(&sample(EventKind::ALL[kind])).into_bytes();
             for (at, byte) in damage {
                 *at.get_mut(&mut line) = byte;
             }
@@ -236,7 +236,7 @@ mod tests {
     }
 
     fn with_path(path: &str) -> Event {
-        let mut event = sample(Kind::Request);
+        let mut event = sample(EventKind::Request);
         if let What::Request(request) = &mut event.what {
             request.http.path = Some(path.into());
         }

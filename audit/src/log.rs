@@ -1,26 +1,25 @@
-//! The ledger: every record is written once, or somebody is told that it was not.
+//! The log: every record is written once, or its caller gets an error.
 //!
 //! [`Log::open`] starts one thread that looks after the file. A [`Log`] is a
 //! handle to it, cheap to clone. [`Log::begin`] gives an [`Entry`], and an entry
-//! has its places in the queue from the start: closing one, or losing one to a
-//! panic, needs no room and cannot fail to be handed over. When there is no
-//! place left, or the disk failed, there is no entry; and without an entry
-//! nothing may be relayed. So a log that cannot be written stops traffic, not
-//! the record of it.
+//! reserves its places in the queue when it begins. So closing an entry, or dropping
+//! it in a panic, always succeeds. When no place is left, or the disk failed,
+//! `begin` fails, and without an entry nothing may be relayed: a log that cannot be
+//! written stops traffic instead of losing records.
 //!
-//! What a record that was handed over survives is the [`Sync`] policy's matter.
-//! [`Log::written`] waits until one is with the kernel, where it survives us.
+//! [`SyncPolicy`] says which failures a queued record survives. [`Log::written`]
+//! waits until the kernel has it, so that it survives the end of this process.
 
 mod entry;
 mod folder;
-mod message;
 mod options;
 mod queue;
-mod shared;
 mod sink;
-mod thread;
+mod state;
 mod unavailable;
 mod writer;
+mod writer_message;
+mod writer_thread;
 
 #[cfg(test)]
 mod tests;
@@ -38,58 +37,57 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use crate::chain::Head;
-use crate::event::{Facts, Note, Recovered, Run, What};
-use crate::id;
-use crate::line::Fields;
+use crate::chain::ChainHead;
+use crate::event::{EntryFacts, Note, Recovered, RunName, What};
+use crate::line::LineFields;
+use crate::record_id;
 use crate::text::Text;
-use message::{Answer, Message, Record};
-use shared::Shared;
-use thread::{SLOW_WRITE, WriterThread};
-use unavailable::Trouble;
-use writer::Writer;
-
 pub use entry::Entry;
 pub use folder::{Folder, OpenError};
-pub use options::{Notice, Options, Sync};
+pub use options::{LogNotice, Options, SyncPolicy};
 pub use queue::Ticket;
-pub use shared::Health;
 pub use sink::{Durable, Sink};
-pub use unavailable::{Step, Unavailable};
+pub use state::Health;
+use state::LogState;
+use unavailable::WriteFailure;
+pub use unavailable::{Unavailable, WriterStep};
+use writer::LogWriter;
+use writer_message::{QueuedRecord, SyncReply, WriterMessage};
+use writer_thread::{SLOW_WRITE_TIME, WriterThread};
 
 /// Places an entry takes: one for its `opened` line, one for its closing line.
 const PLACES_PER_ENTRY: u32 = 2;
 
 /// Room for most lines, so that they are made without moving them.
-const USUAL_LINE: usize = 1536;
+const USUAL_LINE_BYTES: usize = 1536;
 
 /// A handle to the one writer of a log, under the name of one run.
 #[derive(Clone, Debug)]
 pub struct Log {
-    inner: Arc<Inner>,
-    run: Run,
+    inner: Arc<LogHandle>,
+    run: RunName,
 }
 
-struct Inner {
-    shared: Arc<Shared>,
-    writer: Arc<Mutex<Writer>>,
+struct LogHandle {
+    shared: Arc<LogState>,
+    writer: Arc<Mutex<LogWriter>>,
     /// Taken when the last handle goes.
     thread: Option<JoinHandle<()>>,
 }
 
 /// What was found when a log was opened.
 #[derive(Clone, Debug)]
-pub struct Opening {
+pub struct FoundLog {
     /// The last line of an earlier writer.
-    pub previous: Option<Previous>,
+    pub previous: Option<PreviousWriter>,
     /// A torn last line was cut off, and the log says so.
     pub recovered: Option<Recovered>,
 }
 
 /// Where an earlier writer left the log.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Previous {
-    pub head: Head,
+pub struct PreviousWriter {
+    pub head: ChainHead,
     /// It ended with `log_closed`; otherwise it crashed or was killed.
     pub closed: bool,
 }
@@ -100,7 +98,7 @@ impl Log {
     /// Fails when another writer has it, when others could read it, or when what
     /// is there is not a log. The first lines are in the file on return, so a
     /// disk that cannot be written is found here and not by the first request.
-    pub fn open(dir: &Path, options: Options) -> Result<(Self, Opening), OpenError> {
+    pub fn open(dir: &Path, options: Options) -> Result<(Self, FoundLog), OpenError> {
         Self::open_through(dir, options, |folder| folder)
     }
 
@@ -110,14 +108,14 @@ impl Log {
         dir: &Path,
         options: Options,
         wrap: impl FnOnce(Folder) -> S,
-    ) -> Result<(Self, Opening), OpenError> {
+    ) -> Result<(Self, FoundLog), OpenError> {
         let (folder, found) = Folder::open(dir)?;
-        let opening = Opening { previous: found.previous, recovered: found.recovered.clone() };
+        let opening = FoundLog { previous: found.previous, recovered: found.recovered.clone() };
 
         let run = options.run.clone();
-        let shared = Arc::new(Shared::new(dir.to_owned(), &options));
+        let shared = Arc::new(LogState::new(dir.to_owned(), &options));
         let sink = Box::new(wrap(folder));
-        let mut writer = Writer::new(sink, Arc::clone(&shared), &options, &found);
+        let mut writer = LogWriter::new(sink, Arc::clone(&shared), &options, &found);
         writer.start(&options, found).map_err(OpenError::Write)?;
         let writer = Arc::new(Mutex::new(writer));
         let thread = WriterThread {
@@ -130,23 +128,23 @@ impl Log {
             .spawn(move || thread.run())
             .map_err(OpenError::Thread)?;
 
-        let inner = Inner { shared, writer, thread: Some(thread) };
+        let inner = LogHandle { shared, writer, thread: Some(thread) };
         Ok((Self { inner: Arc::new(inner), run }, opening))
     }
 
     /// The same log under another run's name.
     #[must_use]
-    pub fn of_run(&self, run: impl Into<Run>) -> Self {
+    pub fn of_run(&self, run: impl Into<RunName>) -> Self {
         Self { inner: Arc::clone(&self.inner), run: run.into() }
     }
 
     /// The run whose name records bear.
-    pub fn run(&self) -> &Run {
+    pub fn run(&self) -> &RunName {
         &self.run
     }
 
     /// Begins an entry, or says why nothing may be relayed. Never waits.
-    pub fn begin<F: Facts>(&self, facts: F) -> Result<Entry<F>, Unavailable> {
+    pub fn begin<F: EntryFacts>(&self, facts: F) -> Result<Entry<F>, Unavailable> {
         self.inner.shared.take_places(PLACES_PER_ENTRY)?;
         Ok(Entry::new(self.clone(), facts))
     }
@@ -154,7 +152,7 @@ impl Log {
     /// Like [`Log::begin`], but waits for a place if there is none, up to `limit`.
     ///
     /// Needs a tokio runtime with its timer. Dropping the future takes no place.
-    pub async fn begin_within<F: Facts>(
+    pub async fn begin_within<F: EntryFacts>(
         &self,
         facts: F,
         limit: Duration,
@@ -171,16 +169,16 @@ impl Log {
     /// Does not wait for the disk.
     pub fn record(&self, note: impl Into<Note>) -> Result<Uuid, Unavailable> {
         self.inner.shared.take_places(1)?;
-        let id = id::new();
+        let id = record_id::new();
         self.submit(id, note.into().into_what(), 1, None);
         Ok(id)
     }
 
     /// Like [`Log::record`], but resolves when the line is as safe as the
-    /// [`Sync`] policy makes it: for what must not happen unrecorded.
+    /// [`SyncPolicy`] policy makes it: for what must not happen unrecorded.
     pub async fn record_safely(&self, note: impl Into<Note>) -> Result<Uuid, Unavailable> {
         self.inner.shared.take_places(1)?;
-        let id = id::new();
+        let id = record_id::new();
         let (written, answer) = oneshot::channel();
         self.submit(id, note.into().into_what(), 1, Some(written));
         self.answered(answer.await)?;
@@ -204,12 +202,12 @@ impl Log {
         ticket: Ticket,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Unavailable>> {
-        let Inner { shared, .. } = &*self.inner;
+        let LogHandle { shared, .. } = &*self.inner;
         if !shared.queue.is_written(ticket)
             && !self.inner.write_queued()
             && shared.queue.poll_written(ticket, cx).is_pending()
-            // Whoever wrote may have ended before it could see us wait. Whoever
-            // still does will.
+            // The task that was writing may have finished before it could see us
+            // wait. Then we write; if it is still writing, it will see us.
             && !self.inner.write_queued()
         {
             return Poll::Pending;
@@ -217,7 +215,7 @@ impl Log {
         if shared.queue.is_written(ticket) {
             return Poll::Ready(Ok(()));
         }
-        // Not by the write above: then it waits for room, or will never be.
+        // Not written yet: it waits for room on the disk, or the log has failed.
         ready!(shared.queue.poll_written(ticket, cx));
         Poll::Ready(if shared.queue.is_written(ticket) { Ok(()) } else { Err(shared.why()) })
     }
@@ -232,40 +230,40 @@ impl Log {
     ///
     /// Waits for every open entry; whoever drains bounds it with a deadline of
     /// their own. A log that was never closed says so to whoever opens it next.
-    pub async fn close(&self) -> Result<Head, Unavailable> {
+    pub async fn close(&self) -> Result<ChainHead, Unavailable> {
         let (done, answer) = oneshot::channel();
         self.send_close(done);
         self.answered(answer.await)
     }
 
     /// [`Log::close`] for threads that have no runtime. It blocks.
-    pub fn close_blocking(&self) -> Result<Head, Unavailable> {
+    pub fn close_blocking(&self) -> Result<ChainHead, Unavailable> {
         let (done, answer) = oneshot::channel();
         self.send_close(done);
         self.answered(answer.blocking_recv())
     }
 
-    fn send_close(&self, done: oneshot::Sender<Result<Head, Unavailable>>) {
+    fn send_close(&self, done: oneshot::Sender<Result<ChainHead, Unavailable>>) {
         self.inner.shared.take_no_more();
-        self.hand_over(Message::Close(done), &[]);
+        self.hand_over(WriterMessage::Close(done), &[]);
         self.inner.hurry();
     }
 
     /// Hands a record to the writer. The caller has its places.
-    fn submit(&self, id: Uuid, what: What, places: u32, written: Option<Answer>) -> Ticket {
+    fn submit(&self, id: Uuid, what: What, places: u32, written: Option<SyncReply>) -> Ticket {
         let time = self.inner.shared.now();
         let waits = written.is_some();
-        let mut fields = Vec::with_capacity(USUAL_LINE);
-        Fields { time, id, run: &self.run, what: &what }.write(&mut fields);
-        let record = Record { length: fields.len(), places, written };
-        let ticket = self.hand_over(Message::Record(record), &fields);
+        let mut fields = Vec::with_capacity(USUAL_LINE_BYTES);
+        LineFields { time, id, run: &self.run, what: &what }.write(&mut fields);
+        let record = QueuedRecord { length: fields.len(), places, written };
+        let ticket = self.hand_over(WriterMessage::Record(record), &fields);
         if waits {
             self.inner.hurry();
         }
         ticket
     }
 
-    fn hand_over(&self, message: Message, fields: &[u8]) -> Ticket {
+    fn hand_over(&self, message: WriterMessage, fields: &[u8]) -> Ticket {
         let shared = &self.inner.shared;
         let ticket = shared.queue.push(message, fields);
         if shared.is_thread_asleep.swap(false, Ordering::SeqCst) {
@@ -274,7 +272,7 @@ impl Log {
         ticket
     }
 
-    /// A writer that is gone gives no answer; the reason is known all the same.
+    /// A writer that has ended sends no reply; then the log's state has the reason.
     fn answered<T>(
         &self,
         answer: Result<Result<T, Unavailable>, oneshot::error::RecvError>,
@@ -283,11 +281,12 @@ impl Log {
     }
 }
 
-impl Inner {
-    /// Writes what was handed over, unless somebody else is at it or it may take
-    /// long. Whether it was written, or cannot be, is known afterwards.
+impl LogHandle {
+    /// Writes what is queued, unless another task is writing or the write may take
+    /// long. Returns whether it wrote, or tried and failed.
     ///
-    /// Whoever came meanwhile and found us at it waits for us.
+    /// Tasks that found the writer locked meanwhile wait for us, so it goes on while
+    /// there are any.
     fn write_queued(&self) -> bool {
         let wrote = self.try_to_write();
         while wrote && self.shared.queue.is_waited_for() && self.try_to_write() {}
@@ -305,7 +304,7 @@ impl Inner {
         let was_due = writer.sync_due();
         let began = Instant::now();
         let wrote = writer.write_queued();
-        if began.elapsed() > SLOW_WRITE {
+        if began.elapsed() > SLOW_WRITE_TIME {
             shared.is_disk_slow.store(true, Ordering::Relaxed);
         }
         let needs_thread = writer.needs_thread();
@@ -316,12 +315,12 @@ impl Inner {
             Ok(()) if needs_thread => self.hurry(),
             Ok(()) if newly_due => self.wake(),
             Ok(()) => {}
-            Err(Trouble::Failed(why)) => {
+            Err(WriteFailure::Failed(why)) => {
                 shared.end(why);
                 shared.queue.shut();
                 self.hurry();
             }
-            Err(Trouble::NoRoom(why)) => {
+            Err(WriteFailure::NoRoom(why)) => {
                 shared.begin_pause(why);
                 self.hurry();
             }
@@ -329,7 +328,7 @@ impl Inner {
         true
     }
 
-    /// Somebody waits: a thread that gathers records goes on at once.
+    /// Makes the writer thread write at once instead of gathering more records.
     fn hurry(&self) {
         self.shared.is_thread_hurried.store(true, Ordering::Release);
         self.wake();
@@ -343,24 +342,24 @@ impl Inner {
 }
 
 /// Ends the log when a caller panics while it writes.
-struct EndOnPanic<'a>(&'a Inner);
+struct EndOnPanic<'a>(&'a LogHandle);
 
 impl Drop for EndOnPanic<'_> {
     fn drop(&mut self) {
         let why = Text::constant("its writer has stopped");
-        self.0.shared.end(Unavailable::Failed { step: Step::Run, why });
+        self.0.shared.end(Unavailable::Failed { step: WriterStep::Run, why });
         self.0.shared.queue.shut();
         self.0.hurry();
     }
 }
 
-impl fmt::Debug for Inner {
+impl fmt::Debug for LogHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inner").field("shared", &self.shared).finish_non_exhaustive()
     }
 }
 
-impl Drop for Inner {
+impl Drop for LogHandle {
     /// Waits for what is queued to be written: a program that ends right after
     /// its last request must not lose that request.
     fn drop(&mut self) {

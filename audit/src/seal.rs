@@ -35,24 +35,23 @@ mod contents;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 
-use crate::chain::Head;
+use crate::chain::ChainHead;
 use crate::digest::Digest;
 use crate::folder_lock::LockedFolder;
 use crate::key::{Key, PublicKey};
 use crate::line;
 use crate::time::Time;
 use crate::verify::{self, VerifyError};
-
-pub use contents::{Content, PathName, Sealed};
+use crate::whole_file::write_via_draft;
+pub use contents::{FileContent, PathName, SealedFile};
 pub(crate) use contents::{ReadError, by_bytes, content, paths};
 
 /// The seal's file name.
@@ -62,7 +61,7 @@ pub const SEAL: &str = "seal.json";
 const FORMAT: u32 = 1;
 
 /// A seal larger than this is not read: it would list a million files.
-const LONGEST_FILE: u64 = 256 * 1024 * 1024;
+const MAX_SEAL_BYTES: u64 = 256 * 1024 * 1024;
 
 const FIRST_LINE_BEGINS: &str = r#"{"signature":""#;
 const FIRST_LINE_ENDS: &str = r#"","sealed":"#;
@@ -75,9 +74,9 @@ pub struct Seal {
     pub time: Time,
     pub key: Signer,
     /// The log's last line; none when there was no log.
-    pub log: Option<Head>,
+    pub log: Option<ChainHead>,
     /// Every file but the seal itself, sorted by name.
-    pub files: Vec<Sealed>,
+    pub files: Vec<SealedFile>,
 }
 
 /// Which key signed.
@@ -104,15 +103,15 @@ pub enum SealError {
 
 /// Seals the folder `dir` as it is now. A folder is sealed once.
 pub fn seal(dir: &Path, key: &Key) -> Result<Seal, SealError> {
-    seal_knowing(dir, key, &Known::new())
+    seal_knowing(dir, key, &KnownDigests::new())
 }
 
 /// Files whose content is known, by their path within the folder.
-pub type Known = BTreeMap<PathBuf, (u64, Digest)>;
+pub type KnownDigests = BTreeMap<PathBuf, (u64, Digest)>;
 
 /// The same, without reading again what the caller hashed as it wrote it. A file
 /// that has another size by now is read.
-pub fn seal_knowing(dir: &Path, key: &Key, known: &Known) -> Result<Seal, SealError> {
+pub fn seal_knowing(dir: &Path, key: &Key, known: &KnownDigests) -> Result<Seal, SealError> {
     let handle = File::open(dir).map_err(disk("open", dir))?;
     let handle = LockedFolder::lock(handle).map_err(|err| match err {
         TryLockError::WouldBlock => SealError::Busy { dir: dir.to_owned() },
@@ -122,7 +121,10 @@ pub fn seal_knowing(dir: &Path, key: &Key, known: &Known) -> Result<Seal, SealEr
     if path.symlink_metadata().is_ok() {
         return Err(SealError::AlreadySealed { dir: dir.to_owned() });
     }
-    remove_draft(&path).map_err(disk("remove", &path))?;
+    // Always the same name, so that what a crash while sealing left is found: the seal
+    // lists every file. We hold the folder's lock, so nobody is writing it.
+    let draft = dir.join("seal.json.draft");
+    unless_absent(fs::remove_file(&draft)).map_err(disk("remove", &draft))?;
     let log = verify::chain(dir).map_err(SealError::Log)?.map(|walked| walked.head);
     let public = key.public();
     let seal = Seal {
@@ -132,7 +134,7 @@ pub fn seal_knowing(dir: &Path, key: &Key, known: &Known) -> Result<Seal, SealEr
         log,
         files: contents::list(dir, known).map_err(|err| disk("read", &err.path)(err.source))?,
     };
-    put(&path, &signed(&seal, key)).map_err(disk("write", &path))?;
+    write_via_draft(&draft, &path, &signed(&seal, key)).map_err(disk("write", &path))?;
     handle.sync_all().map_err(disk("sync", dir))?;
     Ok(seal)
 }
@@ -145,26 +147,6 @@ fn signed(seal: &Seal, key: &Key) -> Vec<u8> {
     let signature = BASE64.encode(key.sign(&content));
     let first = format!("{FIRST_LINE_BEGINS}{signature}{FIRST_LINE_ENDS}\n");
     [first.as_bytes(), &content, b"}\n"].concat()
-}
-
-/// Appears under its name whole or not at all.
-fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let draft = draft(path);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all());
-    written.and_then(|()| fs::rename(&draft, path)).inspect_err(|_| drop(fs::remove_file(&draft)))
-}
-
-fn draft(path: &Path) -> PathBuf {
-    path.with_extension("json.draft")
-}
-
-/// What a crash while sealing left. We hold the folder's lock, so it is nobody's.
-fn remove_draft(path: &Path) -> io::Result<()> {
-    match fs::remove_file(draft(path)) {
-        Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
 }
 
 /// A seal whose signature has been checked: the claims are the signer's. Whether
@@ -201,7 +183,7 @@ impl Signed {
         }
         let file = File::open(path)?;
         let mut bytes = Vec::new();
-        file.take(LONGEST_FILE).read_to_end(&mut bytes)?;
+        file.take(MAX_SEAL_BYTES).read_to_end(&mut bytes)?;
         Ok(Some(Self::parse(&bytes, trusted)))
     }
 
@@ -222,7 +204,7 @@ impl Signed {
 
         // Only the key's name is read from what is not trusted yet.
         let seal: Seal =
-            serde_json::from_str(content).map_err(|err| damaged(line::told(&err).as_str()))?;
+            serde_json::from_str(content).map_err(|err| damaged(line::describe(&err).as_str()))?;
         let key = PublicKey::from_pem(&seal.key.pem).map_err(|err| damaged(&err.to_string()))?;
         if !trusted.contains(&key) {
             return Err(SealFault::Foreign { id: key.id() });
@@ -237,8 +219,8 @@ impl Signed {
     }
 }
 
-/// Only a name that is not there is no seal. One that cannot be looked at is a
-/// failure: evidence must not pass for unsealed because its seal was hidden.
+/// Only a file that is not there is absent. One that cannot be looked at is a failure:
+/// evidence must not pass for unsealed because its seal was hidden.
 fn unless_absent<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
         Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -23,10 +23,9 @@ use std::sync::Arc;
 
 use crate::event::Event;
 use crate::line::{self, LineError};
-use crate::lines::{Lines, Piece, Place};
-use crate::segment::Listed;
-use filter::Filter;
-
+use crate::line_reader::{LinePosition, LineReader, NextLine};
+use crate::segment::ListedSegment;
+use filter::LineFilter;
 pub use filter::{HostFilter, NotAHostFilter, NotAStatusFilter, Query, StatusFilter};
 pub use follow::{Follow, Following};
 pub use sources::SearchError;
@@ -37,26 +36,26 @@ pub use sources::SearchError;
 /// folders in it or in its `runs`. Folders are searched in the order of their
 /// names.
 pub fn search(path: &Path, query: &Query) -> Result<Search, SearchError> {
-    Ok(Search { filter: Filter::new(query), left: sources::logs(path)?, current: None })
+    Ok(Search { filter: LineFilter::new(query), left: sources::logs(path)?, current: None })
 }
 
 /// The events that fit, one at a time.
 #[derive(Debug)]
 pub struct Search {
-    filter: Filter,
-    left: VecDeque<sources::Source>,
-    current: Option<Reading>,
+    filter: LineFilter,
+    left: VecDeque<sources::SearchSource>,
+    current: Option<SearchedFile>,
 }
 
 /// An event that fits.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Found {
+pub struct FoundEvent {
     pub file: Arc<Path>,
-    pub place: Place,
+    pub place: LinePosition,
     line: String,
 }
 
-impl Found {
+impl FoundEvent {
     /// The line as written, without its newline: printable ASCII.
     pub fn line(&self) -> &str {
         &self.line
@@ -72,19 +71,19 @@ impl Found {
 #[derive(Debug, thiserror::Error)]
 pub enum Skipped {
     #[error("{}, line {}: {why}", file.display(), place.line)]
-    Line { file: Arc<Path>, place: Place, why: LineError },
+    Line { file: Arc<Path>, place: LinePosition, why: LineError },
     /// The rest of this file is skipped.
     #[error("cannot read {}", file.display())]
     Read { file: PathBuf, source: io::Error },
 }
 
 impl Iterator for Search {
-    type Item = Result<Found, Skipped>;
+    type Item = Result<FoundEvent, Skipped>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(reading) = &mut self.current {
-                match reading.next(&self.filter) {
+            if let Some(file) = &mut self.current {
+                match file.next(&self.filter) {
                     Some(Err(unreadable @ Skipped::Read { .. })) => {
                         self.current = None;
                         return Some(Err(unreadable));
@@ -94,7 +93,7 @@ impl Iterator for Search {
                 }
             }
             match self.left.pop_front()?.open(&mut self.left) {
-                Ok(reading) => self.current = reading,
+                Ok(file) => self.current = file,
                 Err(unreadable) => return Some(Err(unreadable)),
             }
         }
@@ -103,39 +102,41 @@ impl Iterator for Search {
 
 /// A file being searched.
 #[derive(Debug)]
-struct Reading {
+struct SearchedFile {
     file: Arc<Path>,
-    lines: Lines<File>,
+    lines: LineReader<File>,
 }
 
-impl Reading {
-    fn open(segment: Listed) -> Result<Self, Skipped> {
+impl SearchedFile {
+    fn open(segment: ListedSegment) -> Result<Self, Skipped> {
         let path = segment.path().to_owned();
         Self::from(&path, segment.open())
     }
 
     fn from(path: &Path, opened: io::Result<File>) -> Result<Self, Skipped> {
         match opened {
-            Ok(file) => Ok(Self { file: path.into(), lines: Lines::new(file) }),
+            Ok(file) => Ok(Self { file: path.into(), lines: LineReader::new(file) }),
             Err(source) => Err(Skipped::Read { file: path.to_owned(), source }),
         }
     }
 
     /// The next line that fits, or that should have been readable; nothing at the
     /// end. A last line without its newline is still being written.
-    fn next(&mut self, filter: &Filter) -> Option<Result<Found, Skipped>> {
+    fn next(&mut self, filter: &LineFilter) -> Option<Result<FoundEvent, Skipped>> {
         loop {
             let (why, place) = match self.lines.next() {
                 Ok(None) => return None,
-                Ok(Some(Piece::Line { bytes, place })) => match filter.fits(bytes) {
+                Ok(Some(NextLine::Line { bytes, place })) => match filter.fits(bytes) {
                     Ok(None) => continue,
                     Ok(Some(line)) => {
                         let (file, line) = (Arc::clone(&self.file), line.to_owned());
-                        return Some(Ok(Found { file, place, line }));
+                        return Some(Ok(FoundEvent { file, place, line }));
                     }
                     Err(why) => (why, place),
                 },
-                Ok(Some(Piece::TooLong { bytes, place })) => (LineError::TooLong { bytes }, place),
+                Ok(Some(NextLine::TooLong { bytes, place })) => {
+                    (LineError::TooLong { bytes }, place)
+                }
                 Err(source) => {
                     return Some(Err(Skipped::Read { file: self.file.to_path_buf(), source }));
                 }

@@ -18,19 +18,19 @@ pub const WITH_GATEWAY: &str = "gateway";
 /// One file of a log.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Segment {
-    order: Order,
+    order: SegmentOrder,
     path: PathBuf,
 }
 
 /// A segment of a log that may be written meanwhile.
 #[derive(Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ListedSegment {
     segment: Segment,
     /// The current one is opened when it is listed.
     opened: Option<io::Result<File>>,
 }
 
-impl Listed {
+impl ListedSegment {
     pub(crate) fn path(&self) -> &Path {
         &self.segment.path
     }
@@ -51,7 +51,7 @@ impl Listed {
 
 /// The variants are in the order of the files, which is what is compared.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Order {
+enum SegmentOrder {
     Finished(u32),
     Current,
 }
@@ -87,17 +87,17 @@ impl Segment {
     /// The segments of a log that may be written meanwhile, with the current one
     /// opened. Its name is another file's as soon as it is full, so whoever lists
     /// first and opens later would miss what it holds.
-    pub(crate) fn list_open(dir: &Path) -> io::Result<Vec<Listed>> {
+    pub(crate) fn list_open(dir: &Path) -> io::Result<Vec<ListedSegment>> {
         loop {
             let segments = Self::list_wherever(dir)?;
             let open_current = |segment: &Self| match segment.order {
-                Order::Finished(_) => None,
-                Order::Current => Some(open(&segment.path)),
+                SegmentOrder::Finished(_) => None,
+                SegmentOrder::Current => Some(open(&segment.path)),
             };
             let opened: Vec<_> = segments.iter().map(open_current).collect();
             // A segment that is finished adds a number.
             if Self::list_wherever(dir)? == segments {
-                let listed = |(segment, opened)| Listed { segment, opened };
+                let listed = |(segment, opened)| ListedSegment { segment, opened };
                 return Ok(segments.into_iter().zip(opened).map(listed).collect());
             }
         }
@@ -106,8 +106,8 @@ impl Segment {
     /// Its number, if it is finished.
     pub fn number(&self) -> Option<u32> {
         match self.order {
-            Order::Finished(number) => Some(number),
-            Order::Current => None,
+            SegmentOrder::Finished(number) => Some(number),
+            SegmentOrder::Current => None,
         }
     }
 
@@ -118,8 +118,8 @@ impl Segment {
     /// Its file name.
     pub fn name(&self) -> String {
         match self.order {
-            Order::Finished(number) => finished(number),
-            Order::Current => CURRENT.to_owned(),
+            SegmentOrder::Finished(number) => finished(number),
+            SegmentOrder::Current => CURRENT.to_owned(),
         }
     }
 }
@@ -141,13 +141,13 @@ pub fn finished(number: u32) -> String {
 }
 
 /// Reads a file name; one that we would spell differently is not ours.
-fn order(name: &str) -> Option<Order> {
+fn order(name: &str) -> Option<SegmentOrder> {
     if name == CURRENT {
-        return Some(Order::Current);
+        return Some(SegmentOrder::Current);
     }
     let digits = name.strip_prefix("audit.")?.strip_suffix(".jsonl")?;
     let number = digits.parse().ok().filter(|number| *number > 0)?;
-    (finished(number) == name).then_some(Order::Finished(number))
+    (finished(number) == name).then_some(SegmentOrder::Finished(number))
 }
 
 #[cfg(test)]

@@ -28,10 +28,10 @@ use serde::ser::{Serialize, Serializer};
 /// assert_eq!(long.as_str(), "xxxxxxxxxxxxxxxxx…[+83 bytes]");
 /// ```
 #[derive(Clone)]
-pub struct Text<const LIMIT: usize = 1024>(Kept);
+pub struct Text<const LIMIT: usize = 1024>(TextStorage);
 
 #[derive(Clone)]
-enum Kept {
+enum TextStorage {
     Constant(&'static str),
     Shared(Arc<str>),
 }
@@ -46,24 +46,24 @@ impl<const LIMIT: usize> Text<LIMIT> {
     /// Keeps `written`, or as much of it as fits with the note of what is missing.
     pub fn new(written: &str) -> Self {
         match cut(written, LIMIT) {
-            Cow::Borrowed(whole) => Self(Kept::Shared(whole.into())),
-            Cow::Owned(cut) => Self(Kept::Shared(cut.into())),
+            Cow::Borrowed(whole) => Self(TextStorage::Shared(whole.into())),
+            Cow::Owned(cut) => Self(TextStorage::Shared(cut.into())),
         }
     }
 
     /// Borrows a constant: no allocation, for reason codes and the like.
     pub fn constant(written: &'static str) -> Self {
         match cut(written, LIMIT) {
-            Cow::Borrowed(whole) => Self(Kept::Constant(whole)),
-            Cow::Owned(cut) => Self(Kept::Shared(cut.into())),
+            Cow::Borrowed(whole) => Self(TextStorage::Constant(whole)),
+            Cow::Owned(cut) => Self(TextStorage::Shared(cut.into())),
         }
     }
 
     /// The text, at most `LIMIT` bytes of it.
     pub fn as_str(&self) -> &str {
         match &self.0 {
-            Kept::Constant(text) => text,
-            Kept::Shared(text) => text,
+            TextStorage::Constant(text) => text,
+            TextStorage::Shared(text) => text,
         }
     }
 }
@@ -110,7 +110,7 @@ impl<const LIMIT: usize> From<fmt::Arguments<'_>> for Text<LIMIT> {
 
 impl<const LIMIT: usize> Default for Text<LIMIT> {
     fn default() -> Self {
-        Self(Kept::Constant(""))
+        Self(TextStorage::Constant(""))
     }
 }
 

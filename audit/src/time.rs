@@ -83,12 +83,12 @@ pub struct Millis {
 }
 
 /// Beyond this a double no longer counts single microseconds: 285 years.
-const LONGEST_MICROS: u64 = 1 << 53;
+const MAX_MICROS: u64 = 1 << 53;
 
 impl From<Duration> for Millis {
     fn from(length: Duration) -> Self {
-        let micros = u64::try_from(length.as_micros()).unwrap_or(LONGEST_MICROS);
-        Self { micros: micros.min(LONGEST_MICROS) }
+        let micros = u64::try_from(length.as_micros()).unwrap_or(MAX_MICROS);
+        Self { micros: micros.min(MAX_MICROS) }
     }
 }
 
@@ -114,7 +114,7 @@ impl<'de> Deserialize<'de> for Millis {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let millis = f64::deserialize(deserializer)?;
         // The cast saturates, also from what is not a number.
-        Ok(Self { micros: ((millis * 1000.0).round() as u64).min(LONGEST_MICROS) })
+        Ok(Self { micros: ((millis * 1000.0).round() as u64).min(MAX_MICROS) })
     }
 }
 

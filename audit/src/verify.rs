@@ -15,14 +15,13 @@ mod tests;
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
-use crate::chain::Head;
+use crate::chain::ChainHead;
 use crate::key::PublicKey;
 use crate::seal::{self, Seal, Signed};
 use crate::segment::{CURRENT, Segment};
 use crate::time::Time;
-
 pub use fault::{Break, Fault, VerifyError};
-pub(crate) use walk::Walked;
+pub(crate) use walk::WalkedChain;
 
 /// What was checked and found whole.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -36,7 +35,7 @@ pub struct Verified {
 /// A chain without a break.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct VerifiedLog {
-    pub head: Head,
+    pub head: ChainHead,
     pub segments: u64,
     /// It ended with `log_closed`.
     pub closed: bool,
@@ -97,7 +96,7 @@ pub fn verify(path: &Path, trusted: &[PublicKey]) -> Result<Verified, VerifyErro
 }
 
 /// Walks the chain in `dir`; nothing if there is no log.
-pub(crate) fn chain(dir: &Path) -> Result<Option<Walked>, VerifyError> {
+pub(crate) fn chain(dir: &Path) -> Result<Option<WalkedChain>, VerifyError> {
     walk::segments(&list(dir)?, None)
 }
 
@@ -106,7 +105,7 @@ fn list(dir: &Path) -> Result<Vec<Segment>, VerifyError> {
 }
 
 /// The log ends where the seal says it ended.
-fn reaches_the_sealed_line(seal: &Seal, walked: Option<&Walked>) -> Result<(), Break> {
+fn reaches_the_sealed_line(seal: &Seal, walked: Option<&WalkedChain>) -> Result<(), Break> {
     let Some(sealed) = seal.log else {
         // A log that came later is an extra file.
         return Ok(());
@@ -150,8 +149,8 @@ fn files_are_as_sealed(dir: &Path, seal: &Seal) -> Result<(), VerifyError> {
     }
 }
 
-impl From<Walked> for VerifiedLog {
-    fn from(walked: Walked) -> Self {
+impl From<WalkedChain> for VerifiedLog {
+    fn from(walked: WalkedChain) -> Self {
         Self {
             head: walked.head,
             segments: walked.segments,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use certs::{Alpn, Authority, Lifetime, Mint, Serving, Subject};
+use certs::{Alpn, CertificateAuthority, Lifetime, Mint, Serving, Subject};
 
 fn main() {
     divan::main();
@@ -14,7 +14,7 @@ fn main() {
 
 #[divan::bench]
 fn authority(bencher: divan::Bencher<'_, '_>) {
-    bencher.bench(|| Authority::in_memory("bench", Lifetime::default()).expect("made"));
+    bencher.bench(|| CertificateAuthority::in_memory("bench", Lifetime::default()).expect("made"));
 }
 
 #[divan::bench]
@@ -32,6 +32,6 @@ fn known_host(bencher: divan::Bencher<'_, '_>) {
     bencher.bench(|| serving.config(&subject, Alpn::H2OrHttp1).expect("configured"));
 }
 
-fn made() -> Arc<Authority> {
-    Arc::new(Authority::in_memory("bench", Lifetime::default()).expect("made"))
+fn made() -> Arc<CertificateAuthority> {
+    Arc::new(CertificateAuthority::in_memory("bench", Lifetime::default()).expect("made"))
 }

@@ -8,11 +8,6 @@ pub(crate) fn sequence(elements: &[&[u8]]) -> Vec<u8> {
     element(0x30, &elements.concat())
 }
 
-/// `SET` of one complete element: with one there is no order to get wrong.
-pub(crate) fn set_of_one(only: &[u8]) -> Vec<u8> {
-    element(0x31, only)
-}
-
 /// `SET` of complete elements, in the order DER asks for.
 pub(crate) fn set(mut elements: Vec<Vec<u8>>) -> Vec<u8> {
     elements.sort();

@@ -22,7 +22,7 @@ use x509_parser::certificate::X509Certificate;
 use crate::pem;
 
 /// What a directory holds, after every check.
-pub(crate) struct Kept {
+pub(crate) struct StoredAuthority {
     pub(crate) certificate: CertificateDer<'static>,
     pub(crate) key: KeyPair,
 }
@@ -32,7 +32,7 @@ pub(crate) fn open<E: From<DirectoryError>>(
     directory: &Path,
     now: OffsetDateTime,
     generate: impl FnOnce() -> Result<(KeyPair, CertificateDer<'static>), E>,
-) -> Result<Kept, E> {
+) -> Result<StoredAuthority, E> {
     // Held until the end of this function: two gateways that start at once on an
     // empty directory must end up with the same authority.
     let _lock = enter(directory)?;
@@ -46,7 +46,7 @@ pub(crate) fn open<E: From<DirectoryError>>(
             // not a certificate that sandboxes trust and nobody can sign for.
             create(&at_key, 0o600, &key.serialize_pem())?;
             create(&at_pem, 0o644, &pem::certificate(&certificate))?;
-            Ok(Kept { certificate, key })
+            Ok(StoredAuthority { certificate, key })
         }
         (true, false) => Err(DirectoryError::Half { present: at_pem, missing: at_key }.into()),
         (false, true) => Err(DirectoryError::Half { present: at_key, missing: at_pem }.into()),
@@ -110,7 +110,11 @@ fn enter(directory: &Path) -> Result<File, DirectoryError> {
     Ok(handle)
 }
 
-fn read(at_pem: &Path, at_key: &Path, now: OffsetDateTime) -> Result<Kept, DirectoryError> {
+fn read(
+    at_pem: &Path,
+    at_key: &Path,
+    now: OffsetDateTime,
+) -> Result<StoredAuthority, DirectoryError> {
     // Public, but whoever can write it decides what sandboxes trust.
     let text = read_closed(at_pem, 0o022, 0o644)?;
     let certificate = CertificateDer::from_pem_slice(text.as_bytes())
@@ -125,7 +129,7 @@ fn read(at_pem: &Path, at_key: &Path, now: OffsetDateTime) -> Result<Kept, Direc
     }
 
     let unsuitable = |why| DirectoryError::Unsuitable { path: at_pem.to_owned(), why };
-    // What the parser says of a file that is no certificate helps nobody.
+    // The parser's own error does not help the operator, so it is left out.
     let (_, parsed) = x509_parser::parse_x509_certificate(&certificate)
         .ok()
         .ok_or_else(|| unsuitable(Unsuitable::Malformed))?;
@@ -150,7 +154,7 @@ fn read(at_pem: &Path, at_key: &Path, now: OffsetDateTime) -> Result<Kept, Direc
     if !subject_survives(&parsed, &certificate, &key) {
         return Err(unsuitable(Unsuitable::Subject));
     }
-    Ok(Kept { certificate, key })
+    Ok(StoredAuthority { certificate, key })
 }
 
 fn fault_in(parsed: &X509Certificate<'_>) -> Option<Unsuitable> {
@@ -195,7 +199,7 @@ fn read_closed(path: &Path, forbidden: u32, wanted: u32) -> Result<String, Direc
     // The open handle is asked, not the path: nobody can swap files in between.
     closed_to_others(&file, path, forbidden, wanted)?;
     let mut text = String::new();
-    (&mut file).take(LIMIT).read_to_string(&mut text).map_err(failed("read", path))?;
+    (&mut file).take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(failed("read", path))?;
     Ok(text)
 }
 
@@ -232,8 +236,8 @@ fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Directo
     move |source| DirectoryError::Io { doing, path: path.to_owned(), source }
 }
 
-/// No key or certificate comes near it.
-const LIMIT: u64 = 256 * 1024;
+/// More than any key or certificate takes.
+const MAX_FILE_BYTES: u64 = 256 * 1024;
 
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,10 @@
 //! Certificates: the gateway's own authority, the leaves it mints, the roots it
 //! trusts upstream, and what a sandbox needs in order to trust the gateway.
 //!
-//! Towards a sandbox, read in this order: an [`Authority`] signs; [`Serving`]
+//! Towards a sandbox, read in this order: an [`CertificateAuthority`] signs; [`Serving`]
 //! presents, for a host that policy has admitted, a leaf minted for that host
-//! and nothing else. Towards the internet, [`Roots`] becomes an [`Upstream`].
-//! Into a sandbox goes a [`Kit`]: files that hold the authority's certificate,
+//! and nothing else. Towards the internet, [`Roots`] becomes an [`UpstreamTls`].
+//! Into a sandbox goes a [`TrustKit`]: files that hold the authority's certificate,
 //! and the [`variables`] that point tools at them.
 //!
 //! **Invariant:** the authority's key is in memory, or in a directory that only
@@ -14,36 +14,38 @@
 //! **Invariant:** every configuration names its crypto provider. Nothing here
 //! asks for the process default, so nothing here can panic for want of one.
 
-mod authority;
-mod cache;
+mod certificate_authority;
 mod der;
 mod directory;
-mod kit;
+mod explaining_verifier;
+mod leaf_cache;
 mod mint;
 mod pem;
 mod pkcs12;
 mod roots;
-mod serve;
+mod server_tls;
 mod subject;
-mod system;
+mod system_bundle;
 mod tickets;
+mod trust_kit;
 pub mod variables;
-mod verify;
 
 use std::sync::Arc;
 
 use rustls::CipherSuite;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
-pub use authority::{Authority, AuthorityError, Lifetime, LifetimeError};
-pub use cache::Leaves;
+pub use certificate_authority::{
+    CertificateAuthority, CertificateAuthorityError, Lifetime, LifetimeError,
+};
 pub use directory::{DirectoryError, Unsuitable};
-pub use kit::{Kit, KitError, PublicRoots};
+pub use explaining_verifier::WeakKey;
+pub use leaf_cache::LeafCache;
 pub use mint::{Leaf, Mint, MintError};
-pub use roots::{Roots, RootsError, Upstream, system_pem};
-pub use serve::{Alpn, Serving};
+pub use roots::{Roots, RootsError, UpstreamTls, system_pem};
+pub use server_tls::{Alpn, Serving};
 pub use subject::{Subject, SubjectError};
-pub use verify::WeakKey;
+pub use trust_kit::{PublicRoots, TrustKit, TrustKitError};
 
 /// The one crypto library, named wherever a configuration is built.
 ///

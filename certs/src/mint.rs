@@ -16,23 +16,23 @@ use rustls::sign::{CertifiedKey, SigningKey};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use time::OffsetDateTime;
 
-use crate::authority::{self, Authority};
+use crate::certificate_authority::{self, CLOCK_SKEW, CertificateAuthority};
 use crate::subject::Subject;
 
 /// Mints leaves for one authority, all under one key.
 #[derive(Debug)]
 pub struct Mint {
-    authority: Arc<Authority>,
+    authority: Arc<CertificateAuthority>,
     key: LeafKey,
 }
 
 impl Mint {
     /// Makes the leaf key. One per authority is enough.
-    pub fn new(authority: Arc<Authority>) -> Result<Self, MintError> {
+    pub fn new(authority: Arc<CertificateAuthority>) -> Result<Self, MintError> {
         Ok(Self { authority, key: LeafKey::generate()? })
     }
 
-    pub fn authority(&self) -> &Arc<Authority> {
+    pub fn authority(&self) -> &Arc<CertificateAuthority> {
         &self.authority
     }
 
@@ -46,11 +46,11 @@ impl Mint {
         if authority_ends <= now {
             return Err(MintError::AuthorityExpired { not_after: authority_ends });
         }
-        let not_after = authority_ends.min(now + LIFETIME);
-        // Leaves that end with the authority cannot be renewed to any purpose.
-        let renew = if not_after == authority_ends { not_after } else { not_after - MARGIN };
+        let not_after = authority_ends.min(now + LEAF_LIFETIME);
+        // A leaf that ends with the authority cannot be renewed for longer.
+        let renew = if not_after == authority_ends { not_after } else { not_after - RENEW_MARGIN };
 
-        let params = params(subject, now - BACKDATE, not_after)?;
+        let params = params(subject, now - CLOCK_SKEW, not_after)?;
         let certificate = params.signed_by(&self.key.pair, self.authority.issuer())?;
         // The chain is the leaf alone: whoever trusts us has the other half.
         let chain = vec![certificate.der().clone()];
@@ -138,17 +138,15 @@ fn params(
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    params.serial_number = Some(authority::serial().map_err(MintError::Random)?);
+    params.serial_number = Some(certificate_authority::serial().map_err(MintError::Random)?);
     params.not_before = not_before;
     params.not_after = not_after;
     Ok(params)
 }
 
-const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
-/// Sandbox clocks may be behind ours.
-const BACKDATE: Duration = Duration::from_secs(60 * 60);
+const LEAF_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// A connection may last; a client may verify late.
-const MARGIN: Duration = Duration::from_secs(60 * 60);
+const RENEW_MARGIN: Duration = Duration::from_secs(60 * 60);
 
 #[cfg(test)]
 mod tests;

@@ -17,13 +17,13 @@ pub(crate) const PASSWORD: &str = "changeit";
 
 /// One certificate and the name Java lists it under.
 #[derive(Debug)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct TrustedCertificate<'a> {
     pub(crate) alias: String,
     pub(crate) der: &'a [u8],
 }
 
 /// The bytes of a trust store with these certificates.
-pub(crate) fn trust_store(entries: &[Entry<'_>]) -> Result<Vec<u8>, Unspecified> {
+pub(crate) fn trust_store(entries: &[TrustedCertificate<'_>]) -> Result<Vec<u8>, Unspecified> {
     let mut salt = [0_u8; 20];
     aws_lc_rs::rand::fill(&mut salt)?;
 
@@ -45,18 +45,18 @@ pub(crate) fn trust_store(entries: &[Entry<'_>]) -> Result<Vec<u8>, Unspecified>
 }
 
 /// A certificate, its name, and Oracle's mark of trust for any purpose.
-fn bag(entry: &Entry<'_>) -> Vec<u8> {
+fn bag(entry: &TrustedCertificate<'_>) -> Vec<u8> {
     let certificate = der::sequence(&[
         &der::oid(1, 2, &[840, 113_549, 1, 9, 22, 1]),
         &der::explicit(0, &der::octets(entry.der)),
     ]);
     let friendly_name = der::sequence(&[
         &der::oid(1, 2, &[840, 113_549, 1, 9, 20]),
-        &der::set_of_one(&der::bmp(&entry.alias)),
+        &der::set(vec![der::bmp(&entry.alias)]),
     ]);
     let trusted_key_usage = der::sequence(&[
         &der::oid(2, 16, &[840, 1, 113_894, 746_875, 1, 1]),
-        &der::set_of_one(&der::oid(2, 5, &[29, 37, 0])),
+        &der::set(vec![der::oid(2, 5, &[29, 37, 0])]),
     ]);
     der::sequence(&[
         &der::oid(1, 2, &[840, 113_549, 1, 12, 10, 1, 3]),
@@ -98,9 +98,7 @@ fn mac_key(password: &str, salt: &[u8]) -> [u8; SHA256_OUTPUT_LEN] {
     for _ in 1..ITERATIONS {
         key = digest::digest(&SHA256, key.as_ref());
     }
-    let mut bytes = [0; SHA256_OUTPUT_LEN];
-    bytes.copy_from_slice(key.as_ref());
-    bytes
+    key.as_ref().try_into().expect("a SHA-256 has that length")
 }
 
 /// `bytes`, repeated until whole blocks are full.
@@ -131,8 +129,8 @@ mod tests {
     #[test]
     fn a_store_begins_with_version_three_and_holds_every_certificate() {
         let entries = [
-            Entry { alias: "one".into(), der: b"first certificate" },
-            Entry { alias: "two".into(), der: b"second certificate" },
+            TrustedCertificate { alias: "one".into(), der: b"first certificate" },
+            TrustedCertificate { alias: "two".into(), der: b"second certificate" },
         ];
         let store = trust_store(&entries).unwrap();
         assert_eq!(store[..2], [0x30, 0x82]);

@@ -1,4 +1,4 @@
-//! Whom we believe upstream.
+//! The roots that upstream certificates are verified with.
 //!
 //! Three sources, each asked for by name: the roots compiled into the program,
 //! the distribution's bundle, and files an operator lists. A source that was
@@ -17,9 +17,9 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::{self as pki_pem, PemObject as _};
 
-use crate::serve::Alpn;
-use crate::verify::ExplainingVerifier;
-use crate::{provider, system};
+use crate::explaining_verifier::ExplainingVerifier;
+use crate::server_tls::Alpn;
+use crate::{provider, system_bundle};
 
 /// Which roots an operator asked for.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -42,14 +42,14 @@ impl Default for Roots {
 
 /// Verified TLS towards the internet: one configuration per ALPN set.
 #[derive(Clone)]
-pub struct Upstream {
+pub struct UpstreamTls {
     h2_or_http1: Arc<ClientConfig>,
     http1: Arc<ClientConfig>,
     none: Arc<ClientConfig>,
     anchors: usize,
 }
 
-impl Upstream {
+impl UpstreamTls {
     /// Reads the roots and builds the configurations; blocks on files.
     pub fn load(roots: &Roots) -> Result<Self, RootsError> {
         let store = store(roots)?;
@@ -60,13 +60,13 @@ impl Upstream {
         let mut base = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13, &TLS12])
             .map_err(RootsError::Unbuildable)?
-            // It asks webpki and believes what it says; only its words are ours.
+            // It is webpki that verifies; ours only explains its errors.
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(ExplainingVerifier(verifier)))
             .with_no_client_auth();
         // Clones share it. Sessions are remembered under the verified name, and
         // all three verify alike.
-        base.resumption = Resumption::in_memory_sessions(SESSIONS);
+        base.resumption = Resumption::in_memory_sessions(MAX_REMEMBERED_SESSIONS);
         let with = |alpn: Alpn| {
             let mut config = base.clone();
             config.alpn_protocols = alpn.protocols();
@@ -94,7 +94,7 @@ impl Upstream {
     }
 }
 
-impl fmt::Debug for Upstream {
+impl fmt::Debug for UpstreamTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Upstream").field("anchors", &self.anchors).finish_non_exhaustive()
     }
@@ -127,7 +127,7 @@ fn store(roots: &Roots) -> Result<RootCertStore, RootsError> {
         store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     }
     if roots.system {
-        let path = system::bundle().ok_or(RootsError::NoSystemBundle)?;
+        let path = system_bundle::find().ok_or(RootsError::NoSystemBundle)?;
         // Distributions ship the odd certificate that no strict parser takes;
         // that is not for our operator to repair. None at all is.
         let (added, _) = store.add_parsable_certificates(read(&path)?);
@@ -164,7 +164,7 @@ pub fn system_pem() -> Option<String> {
                 !known.contains(&(subject, key))
             })
     };
-    let roots = read(&system::bundle()?).ok()?;
+    let roots = read(&system_bundle::find()?).ok()?;
     let text: String = roots
         .iter()
         .filter(|root| is_new(root))
@@ -187,7 +187,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, RootsErr
 }
 
 /// Hosts whose sessions are remembered.
-const SESSIONS: usize = 1024;
+const MAX_REMEMBERED_SESSIONS: usize = 1024;
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@
 //! reads all of them and none can be left out: `requests` ignores
 //! `SSL_CERT_FILE`, `httpx` ignores `REQUESTS_CA_BUNDLE`, Node ignores both.
 //!
-//! The distinction that matters is [`Kind`]. A variable that *replaces* what a
+//! The distinction that matters is [`VariableKind`]. A variable that *replaces* what a
 //! tool trusts gets the full bundle, one that *appends* gets our authority
 //! alone. Given the wrong one, the tool either trusts too little or reads two
 //! hundred roots it has already.
@@ -17,11 +17,11 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use crate::kit::Kit;
 use crate::pkcs12::PASSWORD;
+use crate::trust_kit::TrustKit;
 
 /// The environment for a sandbox that has none of these set.
-pub fn environment(places: &Places, proxy: Option<&Proxy>) -> Environment {
+pub fn environment(places: &KitPaths, proxy: Option<&Proxy>) -> Environment {
     environment_beside(places, proxy, |_| false)
 }
 
@@ -30,7 +30,7 @@ pub fn environment(places: &Places, proxy: Option<&Proxy>) -> Environment {
 /// Those are left alone and reported: overwriting what somebody wrote is worse
 /// than a tool that fails for a reason we can name.
 pub fn environment_beside(
-    places: &Places,
+    places: &KitPaths,
     proxy: Option<&Proxy>,
     chosen: impl Fn(&str) -> bool,
 ) -> Environment {
@@ -54,7 +54,7 @@ pub struct Environment {
     /// To be removed where the image sets them.
     pub unset: Vec<&'static str>,
     /// Left as somebody chose them; to be reported.
-    pub kept: Vec<Kept>,
+    pub kept: Vec<KeptVariable>,
 }
 
 impl Environment {
@@ -66,12 +66,12 @@ impl Environment {
         }
     }
 
-    fn keep(&mut self, variable: &Variable, ours: String) {
+    fn keep(&mut self, variable: &ToolVariable, ours: String) {
         match self.kept.iter_mut().find(|kept| kept.name == variable.name) {
             Some(kept) => kept.ours = format!("{} {ours}", kept.ours),
             None => {
-                let Variable { name, read_by, .. } = variable;
-                self.kept.push(Kept { name, read_by, ours });
+                let ToolVariable { name, read_by, .. } = variable;
+                self.kept.push(KeptVariable { name, read_by, ours });
             }
         }
     }
@@ -85,7 +85,7 @@ impl Environment {
 #[error(
     "`{name}` is already set and was left alone; if {read_by} cannot connect, set it to `{ours}`"
 )]
-pub struct Kept {
+pub struct KeptVariable {
     pub name: &'static str,
     pub read_by: &'static str,
     pub ours: String,
@@ -93,16 +93,16 @@ pub struct Kept {
 
 /// One line of the table: a variable, what we put there, and who reads it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Variable {
+pub struct ToolVariable {
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: VariableKind,
     pub template: Template,
     pub read_by: &'static str,
 }
 
 /// What a variable does to the tool that reads it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
+pub enum VariableKind {
     /// Adds to what the tool trusts: our authority alone.
     Append,
     /// Says where the proxy is, or where not to use it.
@@ -129,7 +129,7 @@ pub enum Template {
 }
 
 impl Template {
-    fn fill(self, places: &Places, proxy: Option<&Proxy>) -> Option<String> {
+    fn fill(self, places: &KitPaths, proxy: Option<&Proxy>) -> Option<String> {
         match self {
             Self::BundlePath => Some(places.bundle.display().to_string()),
             Self::CaPath => Some(places.ca.display().to_string()),
@@ -144,20 +144,20 @@ impl Template {
 
 /// Where the kit's files are, as the sandbox sees them.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Places {
+pub struct KitPaths {
     pub ca: PathBuf,
     pub bundle: PathBuf,
     pub truststore: PathBuf,
 }
 
-impl Places {
+impl KitPaths {
     /// A kit mounted at `directory`.
     pub fn under(directory: impl AsRef<Path>) -> Self {
         let directory = directory.as_ref();
         Self {
-            ca: directory.join(Kit::CA),
-            bundle: directory.join(Kit::BUNDLE),
-            truststore: directory.join(Kit::TRUSTSTORE),
+            ca: directory.join(TrustKit::CA),
+            bundle: directory.join(TrustKit::BUNDLE),
+            truststore: directory.join(TrustKit::TRUSTSTORE),
         }
     }
 
@@ -200,32 +200,42 @@ impl fmt::Display for Proxy {
 
 /// Both spellings of the proxy variables are there because curl reads only the
 /// lower-case `http_proxy` and several tools read only the upper-case ones.
-pub const TABLE: &[Variable] = &[
+pub const TABLE: &[ToolVariable] = &[
     proxy("http_proxy", "curl, wget, Go, Python, Ruby, git and apt"),
     proxy("HTTP_PROXY", "curl, wget, Go, Python, Ruby, git and apt"),
     proxy("https_proxy", "curl, wget, Go, Python, Ruby, git and apt"),
     proxy("HTTPS_PROXY", "curl, wget, Go, Python, Ruby, git and apt"),
     proxy("all_proxy", "curl and some Rust and Go tools"),
     proxy("ALL_PROXY", "curl and some Rust and Go tools"),
-    line("no_proxy", Kind::Proxy, Template::ProxyLiteral(NO_PROXY), "all of these"),
-    line("NO_PROXY", Kind::Proxy, Template::ProxyLiteral(NO_PROXY), "all of these"),
+    line("no_proxy", VariableKind::Proxy, Template::ProxyLiteral(NO_PROXY), "all of these"),
+    line("NO_PROXY", VariableKind::Proxy, Template::ProxyLiteral(NO_PROXY), "all of these"),
     proxy("npm_config_proxy", "npm"),
     proxy("npm_config_https_proxy", "npm"),
     // Without it corepack and pnpm find no network at all.
     line(
         "NODE_USE_ENV_PROXY",
-        Kind::Switch,
+        VariableKind::Switch,
         Template::ProxyLiteral("1"),
         "Node 24, corepack and pnpm",
     ),
-    line("JAVA_TOOL_OPTIONS", Kind::Proxy, Template::JavaProxy, "the JVM, Maven and Gradle"),
-    line("JAVA_TOOL_OPTIONS", Kind::Store, Template::JavaTrust, "the JVM, Maven and Gradle"),
+    line(
+        "JAVA_TOOL_OPTIONS",
+        VariableKind::Proxy,
+        Template::JavaProxy,
+        "the JVM, Maven and Gradle",
+    ),
+    line(
+        "JAVA_TOOL_OPTIONS",
+        VariableKind::Store,
+        Template::JavaTrust,
+        "the JVM, Maven and Gradle",
+    ),
     append("CODEX_CA_CERTIFICATE", "Codex CLI"),
     append("DENO_CERT", "Deno"),
     append("NODE_EXTRA_CA_CERTS", "Node, npm, pnpm, yarn, Bun and Deno 2.8"),
-    line("DENO_TLS_CA_STORE", Kind::Store, Template::Literal("system,mozilla"), "Deno"),
-    line("NODE_USE_SYSTEM_CA", Kind::Switch, Template::Literal("1"), "Node 22 and Bun"),
-    line("UV_SYSTEM_CERTS", Kind::Switch, Template::Literal("true"), "uv 0.11"),
+    line("DENO_TLS_CA_STORE", VariableKind::Store, Template::Literal("system,mozilla"), "Deno"),
+    line("NODE_USE_SYSTEM_CA", VariableKind::Switch, Template::Literal("1"), "Node 22 and Bun"),
+    line("UV_SYSTEM_CERTS", VariableKind::Switch, Template::Literal("true"), "uv 0.11"),
     replace("AWS_CA_BUNDLE", "the AWS CLI and SDKs"),
     replace("BUNDLE_SSL_CA_CERT", "Bundler"),
     replace("CARGO_HTTP_CAINFO", "cargo"),
@@ -253,23 +263,23 @@ const NO_PROXY: &str = "localhost,127.0.0.1,::1";
 
 const fn line(
     name: &'static str,
-    kind: Kind,
+    kind: VariableKind,
     template: Template,
     read_by: &'static str,
-) -> Variable {
-    Variable { name, kind, template, read_by }
+) -> ToolVariable {
+    ToolVariable { name, kind, template, read_by }
 }
 
-const fn append(name: &'static str, read_by: &'static str) -> Variable {
-    line(name, Kind::Append, Template::CaPath, read_by)
+const fn append(name: &'static str, read_by: &'static str) -> ToolVariable {
+    line(name, VariableKind::Append, Template::CaPath, read_by)
 }
 
-const fn proxy(name: &'static str, read_by: &'static str) -> Variable {
-    line(name, Kind::Proxy, Template::ProxyUrl, read_by)
+const fn proxy(name: &'static str, read_by: &'static str) -> ToolVariable {
+    line(name, VariableKind::Proxy, Template::ProxyUrl, read_by)
 }
 
-const fn replace(name: &'static str, read_by: &'static str) -> Variable {
-    line(name, Kind::Replace, Template::BundlePath, read_by)
+const fn replace(name: &'static str, read_by: &'static str) -> ToolVariable {
+    line(name, VariableKind::Replace, Template::BundlePath, read_by)
 }
 
 #[cfg(test)]

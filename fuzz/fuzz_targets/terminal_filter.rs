@@ -1,2 +1,2 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|input: &[u8]| runner::fuzzing::terminal_filter(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| cli::fuzzing::terminal_filter(input));

@@ -1,7 +1,7 @@
 //! Step 3 of 10: policy on the destination.
 //!
-//! Comes after the opening said whom the connection is for, and before a byte is
-//! read or sent on its behalf. What comes out is a [`HostPermit`] and how the
+//! Comes after the opening named the destination, and before a byte is read or
+//! sent on its behalf. What comes out is a [`HostPermit`] and how the
 //! connection is to be handled, or a refusal.
 
 use audit::{Handling, Name};
@@ -24,6 +24,11 @@ impl HostPermit {
     /// Which addresses the destination may resolve to.
     pub(crate) fn reach(&self) -> &Reach {
         &self.0
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_test(reach: Reach) -> Self {
+        Self(reach)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Step 6 of 10: policy on the request.
 //!
-//! [`ConnectionContext::authorize`] is the one door between "a head was read" and
-//! "an upstream may be dialled": it reads the request, counts it, asks the policy
+//! [`ConnectionContext::authorize`] is the one function between "a head was read"
+//! and "an upstream may be dialled": it reads the request, counts it, asks the policy
 //! of that moment, and begins the record. HTTP/1.1 and HTTP/2 both come through
 //! it, and what it returns is the only way to a [`RequestPermit`].
 
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use audit::{Name, Verdict};
-use policies::{Decision, Mode, NotDoneYet, Question, Reach};
+use policies::{Decision, Mode, NotDoneYet, PolicyQuestion, Reach};
 
-use crate::connection::{ConnectionContext, Standing};
-use crate::gateway::Loaded;
-use crate::record::Exchange;
+use crate::connection::{BlanketRefusal, ConnectionContext};
+use crate::gateway::LoadedPolicy;
+use crate::record::RequestRecord;
 use crate::refuse::{Denial, Refusal, Reply};
-use crate::request::{Asked, Request, Version};
+use crate::request::{RawRequest, Request, Version};
 
 /// Proof that policy allowed this request. Made only in this file.
 ///
@@ -32,17 +32,22 @@ impl RequestPermit {
     pub(crate) fn reach(&self) -> &Reach {
         &self.0
     }
+
+    #[cfg(test)]
+    pub(crate) fn for_test(reach: Reach) -> Self {
+        Self(reach)
+    }
 }
 
 /// A request that may go out, with its record begun.
 pub(crate) struct Authorized<'h> {
     pub(crate) permit: RequestPermit,
     pub(crate) request: Request<'h>,
-    pub(crate) exchange: Exchange,
+    pub(crate) record: RequestRecord,
 }
 
 /// What policy said, without borrowing it.
-struct Ruling {
+struct Grant {
     permit: RequestPermit,
     verdict: Verdict,
     rule: Option<Name>,
@@ -51,73 +56,74 @@ struct Ruling {
 
 impl ConnectionContext {
     /// Steps 5 and 6 for one request. A refusal is already recorded.
-    pub(crate) async fn authorize<'h>(&self, asked: Asked<'h>) -> Result<Authorized<'h>, Reply> {
-        let mut exchange = self.begin()?;
-        match self.judge(asked, &mut exchange).await {
-            Ok((permit, request)) => Ok(Authorized { permit, request, exchange }),
-            Err(refusal) => Err(exchange.refused(&refusal)),
+    pub(crate) async fn authorize<'h>(&self, raw: RawRequest<'h>) -> Result<Authorized<'h>, Reply> {
+        let mut record = self.begin()?;
+        match self.judge(raw, &mut record).await {
+            Ok((permit, request)) => Ok(Authorized { permit, request, record }),
+            Err(refusal) => Err(record.refused(&refusal)),
         }
     }
 
     /// Records a request that could not even be read.
     pub(crate) fn refuse(&self, refusal: &Refusal) -> Reply {
         match self.begin() {
-            Ok(exchange) => exchange.refused(refusal),
+            Ok(record) => record.refused(refusal),
             Err(reply) => reply,
         }
     }
 
-    /// Records a request that nobody got to see: its stream was reset beneath us.
+    /// Records a request that was never read: the library reset its stream.
     pub(crate) fn record_unread(&self, refusal: &Refusal) {
-        // Without a log there is nobody to tell, either.
-        if let Ok(mut exchange) = self.begin() {
-            exchange.unseen(Version::Http2);
-            exchange.broken(refusal);
+        // Without a log it cannot be recorded, and nothing was relayed.
+        if let Ok(mut record) = self.begin() {
+            record.unread(Version::Http2);
+            record.broken(refusal);
         }
     }
 
-    fn begin(&self) -> Result<Exchange, Reply> {
+    fn begin(&self) -> Result<RequestRecord, Reply> {
         let facts = audit::Request {
             connection: Some(self.id),
             client: self.facts.client.clone(),
             destination: self.facts.destination.clone(),
             ..audit::Request::default()
         };
-        let tally = Arc::clone(&self.facts.tally);
+        let totals = Arc::clone(&self.facts.totals);
         // Without a record there is only the connection's id to go by.
-        Exchange::begin(&self.gateway, facts, tally).map_err(|err| Reply::new(&err.into(), self.id))
+        RequestRecord::begin(&self.gateway, facts, totals)
+            .map_err(|err| Reply::new(&err.into(), self.id))
     }
 
     async fn judge<'h>(
         &self,
-        asked: Asked<'h>,
-        exchange: &mut Exchange,
+        raw: RawRequest<'h>,
+        record: &mut RequestRecord,
     ) -> Result<(RequestPermit, Request<'h>), Refusal> {
-        let read = Request::read(&asked, self.scheme, &self.destination, &self.authority);
+        let read = Request::read(&raw, self.scheme, &self.destination, &self.authority);
         let request = match read {
             Ok(request) => request,
             Err(refusal) => {
-                exchange.unreadable(&asked);
-                return Err(self.doom().unwrap_or(refusal));
+                record.unreadable(&raw);
+                return Err(self.blanket_refusal().unwrap_or(refusal));
             }
         };
-        exchange.asked(self.scheme, &request);
-        if let Some(doom) = self.doom() {
-            return Err(doom);
+        record.request(self.scheme, &request);
+        if let Some(refusal) = self.blanket_refusal() {
+            return Err(refusal);
         }
         self.gateway.limits.admit_request()?;
-        let ruling = self.ask(&request, exchange)?;
-        exchange.allowed(ruling.verdict, ruling.rule, ruling.reason);
-        self.open(&request, exchange).await?;
-        Ok((ruling.permit, request))
+        let grant = self.ask(&request, record)?;
+        record.allowed(grant.verdict, grant.rule, grant.reason);
+        self.open(&request, record).await?;
+        Ok((grant.permit, request))
     }
 
     /// Asks the policy of this moment.
-    fn ask(&self, request: &Request<'_>, exchange: &mut Exchange) -> Result<Ruling, Refusal> {
+    fn ask(&self, request: &Request<'_>, record: &mut RequestRecord) -> Result<Grant, Refusal> {
         let loaded = self.gateway.policy.load();
-        let ruling = self.rule_on(&loaded, request);
-        exchange.judged_by(&loaded.hash);
-        ruling
+        let grant = self.rule_on(&loaded, request);
+        record.policy(&loaded.hash);
+        grant
     }
 
     /// Whether a request that is under way would still be allowed, under the
@@ -127,8 +133,8 @@ impl ConnectionContext {
         self.rule_on(&loaded, request).map(drop)
     }
 
-    fn rule_on(&self, loaded: &Loaded, request: &Request<'_>) -> Result<Ruling, Refusal> {
-        let decision = loaded.policy.decide(&Question {
+    fn rule_on(&self, loaded: &LoadedPolicy, request: &Request<'_>) -> Result<Grant, Refusal> {
+        let decision = loaded.policy.decide(&PolicyQuestion {
             scheme: self.scheme,
             to: &self.destination,
             method: request.method,
@@ -142,9 +148,9 @@ impl ConnectionContext {
         match decision.verdict {
             policies::Verdict::Allow => allowed(&decision),
             policies::Verdict::Deny
-                if decision.yields_to_observing() && loaded.policy.net.mode == Mode::Observe =>
+                if decision.is_unmatched() && loaded.policy.net.mode == Mode::Observe =>
             {
-                Ok(Ruling {
+                Ok(Grant {
                     permit: RequestPermit(Reach::public()),
                     verdict: Verdict::WouldDeny,
                     rule: None,
@@ -159,11 +165,11 @@ impl ConnectionContext {
 
     /// The first request to a destination, and every request that may change
     /// something, is in the log before it leaves.
-    async fn open(&self, request: &Request<'_>, exchange: &mut Exchange) -> Result<(), Refusal> {
+    async fn open(&self, request: &Request<'_>, record: &mut RequestRecord) -> Result<(), Refusal> {
         let known = self.opened.load(Ordering::Acquire);
-        if request.mutates() || !(known || self.gateway.seen.has(&self.destination)) {
-            exchange.opened().await?;
-            self.gateway.seen.remember(&self.destination);
+        if request.mutates() || !(known || self.gateway.recorded.has(&self.destination)) {
+            record.opened().await?;
+            self.gateway.recorded.remember(&self.destination);
         }
         if !known {
             self.opened.store(true, Ordering::Release);
@@ -171,16 +177,13 @@ impl ConnectionContext {
         Ok(())
     }
 
-    fn doom(&self) -> Option<Refusal> {
-        match &self.standing {
-            Standing::Admitted => None,
-            Standing::Doomed(doom) => Some(doom.refusal()),
-        }
+    fn blanket_refusal(&self) -> Option<Refusal> {
+        self.blanket_refusal.as_ref().map(BlanketRefusal::refusal)
     }
 }
 
 /// An allow that asks for more than can be done yet is not carried out by half.
-fn allowed(decision: &Decision<'_>) -> Result<Ruling, Refusal> {
+fn allowed(decision: &Decision<'_>) -> Result<Grant, Refusal> {
     let rule = decision.rule_id().map(Name::from);
     if let (Some(not_done_yet), Some(rule)) = (decision.not_done_yet(), &rule) {
         let rule = rule.clone();
@@ -191,7 +194,7 @@ fn allowed(decision: &Decision<'_>) -> Result<Ruling, Refusal> {
     }
     let reach = decision.rule.map(|rule| rule.reach().clone()).unwrap_or_default();
     let permit = RequestPermit(reach);
-    Ok(Ruling { permit, verdict: Verdict::Allow, rule, reason: decision.code() })
+    Ok(Grant { permit, verdict: Verdict::Allow, rule, reason: decision.code() })
 }
 
 #[cfg(test)]

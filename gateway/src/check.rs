@@ -5,17 +5,17 @@ use std::fmt;
 use policies::{Mode, Policy};
 
 use crate::config::{Ca, Config, Door};
-use crate::dial::{Dialer, Servers};
+use crate::dial::{Dialer, NameServers};
 use crate::policy_file::{PolicyFile, ReadPolicy};
 use crate::selfcheck;
 use crate::server::StartError;
 
 /// Settings and policy that can be served, for a person to read.
 #[derive(Debug)]
-pub struct Checked(Vec<(&'static str, String)>);
+pub struct CheckReport(Vec<(&'static str, String)>);
 
 /// Checks everything that can be without opening a socket or writing a file.
-pub fn check(config: &Config) -> Result<Checked, StartError> {
+pub fn check(config: &Config) -> Result<CheckReport, StartError> {
     selfcheck::check(config.topology)?;
     let file = PolicyFile::new(config);
     let ReadPolicy { policy, hash } = file.read()?;
@@ -51,7 +51,7 @@ pub fn check(config: &Config) -> Result<Checked, StartError> {
     if !policy.net.enabled {
         lines.push(("note", "the policy turns the network off: everything is refused".to_owned()));
     }
-    Ok(Checked(lines))
+    Ok(CheckReport(lines))
 }
 
 fn rules(policy: &Policy) -> String {
@@ -84,8 +84,8 @@ fn upstream(config: &Config) -> Vec<(&'static str, String)> {
     roots.extend(settings.roots.files.iter().map(|file| file.display().to_string()));
     let mut lines = vec![("roots", roots.join(", "))];
     let resolver = match &settings.resolver {
-        Servers::System => "system".to_owned(),
-        Servers::These(servers) => {
+        NameServers::System => "system".to_owned(),
+        NameServers::These(servers) => {
             let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
             servers.join(", ")
         }
@@ -101,7 +101,7 @@ fn upstream(config: &Config) -> Vec<(&'static str, String)> {
     lines
 }
 
-impl fmt::Display for Checked {
+impl fmt::Display for CheckReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (name, value)) in self.0.iter().enumerate() {
             if index > 0 {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::admit::HostPermit;
 use crate::gateway::Gateway;
 use crate::limits::LimitReached;
-use crate::record::{ConnectionRecord, Tally};
+use crate::record::{ConnectionRecord, ConnectionTotals};
 use crate::refuse::{Denial, Refusal};
 
 /// One destination on one connection. HTTP/1.1 and HTTP/2 judge every request
@@ -24,88 +24,60 @@ pub(crate) struct ConnectionContext {
     pub(crate) authority: String,
     /// The connection's record.
     pub(crate) id: Uuid,
-    pub(super) standing: Standing,
-    pub(super) facts: Facts,
+    /// Set where no request is judged, because all of them are refused.
+    pub(super) blanket_refusal: Option<BlanketRefusal>,
+    pub(super) facts: RecordFacts,
     /// Whether the destination is known to be in the log.
     pub(super) opened: AtomicBool,
 }
 
 /// What every record of this connection says alike. Made once, cloned cheaply.
 #[derive(Debug)]
-pub(super) struct Facts {
+pub(super) struct RecordFacts {
     pub(super) client: Client,
     pub(super) destination: audit::Destination,
-    pub(super) tally: Arc<Tally>,
-}
-
-/// Whether the connection was let in.
-#[derive(Debug)]
-pub(super) enum Standing {
-    /// Each request is judged.
-    Admitted,
-    /// The destination was refused; every request is told so.
-    Doomed(Doom),
+    pub(super) totals: Arc<ConnectionTotals>,
 }
 
 /// Why every request of a connection is refused.
 #[derive(Clone, Debug)]
-pub(crate) enum Doom {
+pub(crate) enum BlanketRefusal {
+    /// Not even its name may leave.
+    BudgetSpent(LimitReached),
     ConnectInside,
     Denied(Denial),
-    Misnamed {
+    NameMismatch {
         admitted: String,
         named: String,
     },
-    /// Not even its name may leave.
-    Spent(LimitReached),
 }
 
-impl Doom {
+impl BlanketRefusal {
     pub(crate) fn refusal(&self) -> Refusal {
         match self.clone() {
+            Self::BudgetSpent(limit) => Refusal::BudgetSpent(limit),
             Self::ConnectInside => Refusal::ConnectInside,
             Self::Denied(denial) => Refusal::Policy(denial),
-            Self::Misnamed { admitted, named } => Refusal::NameMismatch { admitted, named },
-            Self::Spent(limit) => Refusal::BudgetSpent(limit),
+            Self::NameMismatch { admitted, named } => Refusal::NameMismatch { admitted, named },
         }
     }
 }
 
 impl ConnectionContext {
-    /// A connection whose requests are judged one by one.
-    pub(crate) fn admitted(
-        _permit: &HostPermit,
+    /// A connection whose requests are judged one by one; or one that is answered
+    /// in its own protocol with one refusal, whatever it asks, and for which nothing
+    /// is ever dialled.
+    pub(crate) fn new(
+        admission: Result<&HostPermit, BlanketRefusal>,
         gateway: &Arc<Gateway>,
         scheme: Scheme,
         destination: Destination,
         record: &ConnectionRecord,
     ) -> Self {
-        Self::new(Standing::Admitted, gateway, scheme, destination, record)
-    }
-
-    /// A connection that is answered in its own protocol with one refusal,
-    /// whatever it asks, and for which nothing is ever dialled.
-    pub(crate) fn doomed(
-        doom: Doom,
-        gateway: &Arc<Gateway>,
-        scheme: Scheme,
-        destination: Destination,
-        record: &ConnectionRecord,
-    ) -> Self {
-        Self::new(Standing::Doomed(doom), gateway, scheme, destination, record)
-    }
-
-    fn new(
-        standing: Standing,
-        gateway: &Arc<Gateway>,
-        scheme: Scheme,
-        destination: Destination,
-        record: &ConnectionRecord,
-    ) -> Self {
-        let facts = Facts {
+        let facts = RecordFacts {
             client: record.client(),
             destination: crate::record::destination(&destination),
-            tally: Arc::clone(record.tally()),
+            totals: Arc::clone(record.totals()),
         };
         let authority = if destination.port == scheme.default_port() {
             destination.host.to_string()
@@ -118,7 +90,7 @@ impl ConnectionContext {
             scheme,
             authority,
             id: record.id(),
-            standing,
+            blanket_refusal: admission.err(),
             facts,
             opened: AtomicBool::new(false),
         }
@@ -126,7 +98,7 @@ impl ConnectionContext {
 
     /// The last that was recorded of any of its requests.
     pub(crate) fn last_recorded(&self) -> Ticket {
-        self.facts.tally.last_recorded()
+        self.facts.totals.last_recorded()
     }
 
     /// Whether an idle connection may stay, under the policy of this moment.

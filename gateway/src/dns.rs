@@ -14,9 +14,9 @@
 //! many.
 
 mod answer;
-mod flood;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod rate_limit;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -34,15 +34,15 @@ use tracing::debug;
 use crate::config;
 use crate::gateway::Gateway;
 use crate::listen::back_off;
-use answer::{NotAQuestion, Question, Reply};
-use flood::Flood;
+use answer::{DnsReply, Question, QuestionError};
+use rate_limit::QueryRateLimit;
 
 /// Answers questions, over UDP and TCP alike.
 #[derive(Debug)]
 pub(crate) struct NameServer {
     gateway: Arc<Gateway>,
-    settings: config::Dns,
-    flood: Flood,
+    settings: config::DnsSettings,
+    rate_limit: QueryRateLimit,
 }
 
 /// How a question came in.
@@ -53,13 +53,13 @@ enum Transport {
 }
 
 impl NameServer {
-    pub(crate) fn new(gateway: Arc<Gateway>, settings: config::Dns) -> Self {
-        Self { gateway, settings, flood: Flood::new(settings.queries_per_second) }
+    pub(crate) fn new(gateway: Arc<Gateway>, settings: config::DnsSettings) -> Self {
+        Self { gateway, settings, rate_limit: QueryRateLimit::new(settings.queries_per_second) }
     }
 
     /// The address names are answered with when asked at `local`. Nothing when
     /// that is no IPv4 address and none was configured.
-    pub(crate) fn answer_at(settings: &config::Dns, local: SocketAddr) -> Option<Ipv4Addr> {
+    pub(crate) fn answer_at(settings: &config::DnsSettings, local: SocketAddr) -> Option<Ipv4Addr> {
         settings.answer.or(match local.ip().to_canonical() {
             IpAddr::V4(address) if !address.is_unspecified() => Some(address),
             IpAddr::V4(_) | IpAddr::V6(_) => None,
@@ -71,7 +71,7 @@ impl NameServer {
         let Some(address) = socket.local_addr().ok().and_then(|at| self.address(at)) else {
             return;
         };
-        let mut message = vec![0; MOST_BYTES];
+        let mut message = vec![0; MAX_MESSAGE_BYTES];
         loop {
             match socket.recv_from(&mut message).await {
                 Ok((length, peer)) => {
@@ -89,14 +89,14 @@ impl NameServer {
 
     /// Answers on TCP connections, for ever.
     pub(crate) async fn serve_tcp(self: Arc<Self>, listener: TcpListener) {
-        let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let room = Arc::new(Semaphore::new(MAX_TCP_CONNECTIONS));
         loop {
             let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     let server = Arc::clone(&self);
                     tokio::spawn(async move {
-                        if let Err(err) = server.converse(stream, peer).await {
+                        if let Err(err) = server.serve_connection(stream, peer).await {
                             debug!(%peer, %err, "a conversation about names ended early");
                         }
                         drop(permit);
@@ -108,11 +108,11 @@ impl NameServer {
     }
 
     /// Answers one TCP connection's questions, one after the other.
-    async fn converse(&self, mut stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
+    async fn serve_connection(&self, mut stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let Some(address) = self.address(stream.local_addr()?) else { return Ok(()) };
         loop {
-            let message = match time::timeout(PATIENCE, read_message(&mut stream)).await {
+            let message = match time::timeout(MESSAGE_TIMEOUT, read_message(&mut stream)).await {
                 Ok(Ok(Some(message))) => message,
                 Ok(Ok(None)) | Err(_) => return Ok(()),
                 Ok(Err(err)) => return Err(err),
@@ -122,7 +122,7 @@ impl NameServer {
             };
             let length = u16::try_from(reply.len()).map_err(io::Error::other)?;
             let framed = [&length.to_be_bytes(), reply.as_slice()].concat();
-            time::timeout(PATIENCE, stream.write_all(&framed)).await??;
+            time::timeout(MESSAGE_TIMEOUT, stream.write_all(&framed)).await??;
         }
     }
 
@@ -139,7 +139,7 @@ impl NameServer {
         address: Ipv4Addr,
         transport: Transport,
     ) -> Option<Vec<u8>> {
-        if !self.flood.admits() {
+        if !self.rate_limit.admits() {
             return None;
         }
         let mut record = audit::Dns {
@@ -149,8 +149,8 @@ impl NameServer {
         };
         let question = match Question::parse(message) {
             Ok(question) => question,
-            Err(NotAQuestion::Unanswerable) => return None,
-            Err(NotAQuestion::Refused(reply)) => return self.recorded(record, reply, "none"),
+            Err(QuestionError::Unanswerable) => return None,
+            Err(QuestionError::Refused(reply)) => return self.recorded(record, reply, "none"),
         };
         let name = question.name();
         record.name = Some(name.as_str().into());
@@ -168,7 +168,7 @@ impl NameServer {
     fn recorded(
         &self,
         mut record: audit::Dns,
-        reply: Reply,
+        reply: DnsReply,
         label: &'static str,
     ) -> Option<Vec<u8>> {
         record.response = Some(Text::constant(reply.response));
@@ -192,7 +192,7 @@ impl NameServer {
         let loaded = self.gateway.policy.load();
         let mut decision =
             audit::Decision { policy: Some(loaded.hash.clone()), ..Default::default() };
-        // Whoever asks for us has found us.
+        // The gateway's own name is always answered.
         if name == OWN_NAME {
             return decision;
         }
@@ -228,7 +228,7 @@ impl NameServer {
     /// Says, once a second while it happens, how many questions were dropped.
     pub(crate) async fn report_drops(&self) {
         loop {
-            let dropped = self.flood.dropped().await;
+            let dropped = self.rate_limit.dropped().await;
             self.gateway.metrics.questions_dropped(dropped);
             let bound = u64::from(self.settings.queries_per_second);
             let limit = audit::Limit {
@@ -260,7 +260,7 @@ async fn read_message(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
         Err(err) if err.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         Err(err) => return Err(err),
     };
-    if length > MOST_BYTES {
+    if length > MAX_MESSAGE_BYTES {
         return Ok(None);
     }
     let mut message = vec![0; length];
@@ -271,11 +271,11 @@ async fn read_message(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
 /// What sandboxes call their gateway.
 const OWN_NAME: &str = "gateway.sluice";
 /// A question is a name of 255 bytes and little else.
-const MOST_BYTES: usize = 4096;
+const MAX_MESSAGE_BYTES: usize = 4096;
 /// TCP is for the rare client that will not use UDP.
-const MOST_CONNECTIONS: usize = 64;
+const MAX_TCP_CONNECTIONS: usize = 64;
 /// For one message to arrive, and for its answer to leave.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests;

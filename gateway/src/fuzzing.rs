@@ -35,24 +35,5 @@ pub(crate) fn piece_size(input: &[u8]) -> (usize, &[u8]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::path::Path;
-
-    use super::*;
-
-    #[test]
-    fn the_kept_corpus_of_each_fuzz_target_holds() {
-        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus");
-        for (name, target) in TARGETS {
-            let mut inputs = 0;
-            for item in fs::read_dir(corpus.join(name)).expect(name) {
-                let path = item.expect(name).path();
-                eprintln!("{}", path.display());
-                target(&fs::read(path).expect(name));
-                inputs += 1;
-            }
-            assert!(inputs > 0, "fuzz/corpus/{name} is empty");
-        }
-    }
-}
+#[path = "../../fuzz/replay.rs"]
+mod tests;

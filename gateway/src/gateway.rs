@@ -3,8 +3,8 @@
 //! There is one [`Gateway`] per sandbox. Nothing in it belongs to a single
 //! connection, and nothing outside it is shared between two.
 //!
-//! **Invariant:** a policy is swapped whole. Whoever loads it sees the old one
-//! or the new one, never a mixture, and every connection hears of the change.
+//! **Invariant:** a policy is swapped whole. A reader sees the old one or the new
+//! one, never a mixture, and every connection is notified of the change.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use crate::dial::Dialer;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
-use crate::workers::{Count, PerWorker};
+use crate::workers::{PerWorker, WorkerCount};
 
 /// The way out of one sandbox.
 #[derive(Debug)]
@@ -30,10 +30,10 @@ pub struct Gateway {
     pub(crate) log: Log,
     pub(crate) limits: Limits,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) seen: Seen,
+    pub(crate) recorded: RecordedDestinations,
     /// Requests that are under way.
-    pub(crate) exchanges: PerWorker<Count>,
-    signals: watch::Sender<Signal>,
+    pub(crate) in_flight: PerWorker<WorkerCount>,
+    signals: watch::Sender<GatewaySignal>,
 }
 
 impl Gateway {
@@ -45,22 +45,23 @@ impl Gateway {
         limits: Limits,
         metrics: Metrics,
     ) -> Self {
-        let signal = Signal { generation: policy.load().generation, draining: false };
+        let signal = GatewaySignal { generation: policy.load().generation, draining: false };
         let signals = watch::Sender::new(signal);
         let metrics = Arc::new(metrics);
-        let (seen, exchanges) = (Seen::default(), PerWorker::new(Count::default));
-        Self { policy, tls, dialer, log, limits, metrics, seen, exchanges, signals }
+        let (recorded, in_flight) =
+            (RecordedDestinations::default(), PerWorker::new(WorkerCount::default));
+        Self { policy, tls, dialer, log, limits, metrics, recorded, in_flight, signals }
     }
 
     /// Swaps in a policy, and closes what it no longer allows.
     ///
-    /// The order matters: by the time a connection hears of the change, the new
-    /// policy is what it loads, and no pooled connection is left to reuse.
+    /// The order matters: when a connection is notified, the new policy is what it
+    /// loads, and no pooled connection is left to reuse.
     pub(crate) fn load_policy(&self, policy: Policy, hash: impl Into<Name>) -> u64 {
         self.limits.rebind(&policy.net.limits);
         let generation = self.policy.replace(policy, hash.into());
         let loaded = self.policy.load();
-        self.dialer.forget(|to| !matches!(loaded.policy.admit(to), Admission::Deny(_)));
+        self.dialer.close_unless(|to| !matches!(loaded.policy.admit(to), Admission::Deny(_)));
         self.signals.send_modify(|signal| signal.generation = generation);
         generation
     }
@@ -70,18 +71,18 @@ impl Gateway {
         self.signals.send_modify(|signal| signal.draining = true);
     }
 
-    pub(crate) fn signals(&self) -> Signals {
-        Signals(self.signals.subscribe())
+    pub(crate) fn signals(&self) -> GatewaySignals {
+        GatewaySignals(self.signals.subscribe())
     }
 }
 
-/// The policy of this moment.
+/// The policy that is in force now.
 #[derive(Debug)]
-pub(crate) struct PolicyCell(ArcSwap<Loaded>);
+pub(crate) struct PolicyCell(ArcSwap<LoadedPolicy>);
 
 /// A policy, and what records call it.
 #[derive(Debug)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedPolicy {
     pub(crate) policy: Policy,
     /// Digest of its text.
     pub(crate) hash: Name,
@@ -91,34 +92,34 @@ pub(crate) struct Loaded {
 
 impl PolicyCell {
     pub(crate) fn new(policy: Policy, hash: impl Into<Name>) -> Self {
-        Self(ArcSwap::from_pointee(Loaded { policy, hash: hash.into(), generation: 1 }))
+        Self(ArcSwap::from_pointee(LoadedPolicy { policy, hash: hash.into(), generation: 1 }))
     }
 
     /// Do not keep it across an await: a decision is made under one policy, and
     /// the next one loads again.
-    pub(crate) fn load(&self) -> Guard<Arc<Loaded>> {
+    pub(crate) fn load(&self) -> Guard<Arc<LoadedPolicy>> {
         self.0.load()
     }
 
     fn replace(&self, policy: Policy, hash: Name) -> u64 {
         let generation = self.load().generation + 1;
-        self.0.store(Arc::new(Loaded { policy, hash, generation }));
+        self.0.store(Arc::new(LoadedPolicy { policy, hash, generation }));
         generation
     }
 }
 
-/// What every connection has to hear of.
+/// What every connection is notified of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Signal {
+struct GatewaySignal {
     generation: u64,
     draining: bool,
 }
 
-/// One connection's ear.
+/// One connection's receiver of signals.
 #[derive(Clone, Debug)]
-pub(crate) struct Signals(watch::Receiver<Signal>);
+pub(crate) struct GatewaySignals(watch::Receiver<GatewaySignal>);
 
-impl Signals {
+impl GatewaySignals {
     pub(crate) fn draining(&self) -> bool {
         self.0.borrow().draining
     }
@@ -135,20 +136,20 @@ impl Signals {
 /// Destinations that a record was opened for, so that the first request to each
 /// is in the log before it leaves.
 #[derive(Debug, Default)]
-pub(crate) struct Seen(Mutex<HashSet<Destination>>);
+pub(crate) struct RecordedDestinations(Mutex<HashSet<Destination>>);
 
 /// Beyond this every destination counts as new: safer, and slower only for a
 /// sandbox that talks to thousands of hosts.
-const REMEMBERED: usize = 4096;
+const MAX_REMEMBERED: usize = 4096;
 
-impl Seen {
+impl RecordedDestinations {
     pub(crate) fn has(&self, to: &Destination) -> bool {
         self.0.lock().contains(to)
     }
 
     pub(crate) fn remember(&self, to: &Destination) {
         let mut seen = self.0.lock();
-        if seen.len() < REMEMBERED {
+        if seen.len() < MAX_REMEMBERED {
             seen.insert(to.clone());
         }
     }

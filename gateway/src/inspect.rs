@@ -30,12 +30,12 @@ pub(crate) struct Meter {
 /// sent yet. Dropping it gives the room back.
 #[derive(Debug)]
 #[must_use = "dropping it gives the room back"]
-pub(crate) struct Reserved {
+pub(crate) struct ReservedBytes {
     gateway: Arc<Gateway>,
     bytes: u64,
 }
 
-impl Drop for Reserved {
+impl Drop for ReservedBytes {
     fn drop(&mut self) {
         self.gateway.limits.not_uploaded(self.bytes);
     }
@@ -43,7 +43,7 @@ impl Drop for Reserved {
 
 impl Meter {
     pub(crate) fn new(gateway: Arc<Gateway>) -> Self {
-        let body_limit = gateway.limits.body().unwrap_or(u64::MAX);
+        let body_limit = gateway.limits.bounds().body.unwrap_or(u64::MAX);
         let zero = || AtomicU64::new(0);
         Self { gateway, sent: zero(), received: zero(), body: zero(), body_limit }
     }
@@ -56,33 +56,33 @@ impl Meter {
         Ok(())
     }
 
-    /// Makes sure that bytes may leave, before there is anybody to send them to.
-    pub(crate) fn reserve(&self, bytes: usize) -> Result<Reserved, Refusal> {
+    /// Reserves room in the budget for bytes, before there is an upstream.
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<ReservedBytes, Refusal> {
         let bytes = bytes as u64;
         self.gateway.limits.upload(bytes)?;
-        Ok(Reserved { gateway: Arc::clone(&self.gateway), bytes })
+        Ok(ReservedBytes { gateway: Arc::clone(&self.gateway), bytes })
     }
 
-    /// What was reserved leaves now.
-    pub(crate) fn leave(&self, reserved: Reserved) {
+    /// Counts what was reserved as sent.
+    pub(crate) fn sent_reserved(&self, reserved: ReservedBytes) {
         let all = reserved.bytes;
-        self.leave_part(reserved, all);
+        self.count_sent(reserved, all);
     }
 
-    /// What was reserved leaves if there is somebody to send it to. Of a dial that
-    /// failed, at most the name has left.
-    pub(crate) fn settle<T>(&self, reserved: Reserved, dialled: &Result<T, DialError>) {
+    /// Counts what was reserved as sent if the dial succeeded. Of a dial that failed,
+    /// at most the name was sent.
+    pub(crate) fn settle<T>(&self, reserved: ReservedBytes, dialled: &Result<T, DialError>) {
         match dialled {
-            Ok(_) => self.leave(reserved),
+            Ok(_) => self.sent_reserved(reserved),
             Err(err) => self.not_dialled(reserved, err),
         }
     }
 
-    pub(crate) fn not_dialled(&self, reserved: Reserved, err: &DialError) {
-        self.leave_part(reserved, self.gateway.dialer.name_left(err) as u64);
+    pub(crate) fn not_dialled(&self, reserved: ReservedBytes, err: &DialError) {
+        self.count_sent(reserved, self.gateway.dialer.name_bytes_sent(err) as u64);
     }
 
-    fn leave_part(&self, mut reserved: Reserved, bytes: u64) {
+    fn count_sent(&self, mut reserved: ReservedBytes, bytes: u64) {
         let left = bytes.min(reserved.bytes);
         self.sent.fetch_add(left, Ordering::Relaxed);
         reserved.bytes -= left;

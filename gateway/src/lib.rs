@@ -44,9 +44,9 @@ mod write_batch;
 
 pub use admit::HostPermit;
 pub use authorize::RequestPermit;
-pub use check::{Checked, check};
+pub use check::{CheckReport, check};
 pub use gateway::Gateway;
 pub use listen::Inherited;
 pub use server::{Drained, Server, StartError};
-pub use signals::{Signals, Told};
+pub use signals::{OperatorSignal, OsSignals};
 pub use workers::processors;

@@ -1,80 +1,93 @@
 //! One connection, from accept to close.
 //!
-//! Read [`serve`], [`tunnel`] and [`open`] first: together they are the whole life
-//! of a connection, one line a step. Each step takes what the step before it made, so
-//! none can be skipped: [`HostPermit`](crate::HostPermit) and
+//! Read [`serve`], [`serve_one`] and [`open`] for a connection, then
+//! [`answer_http1`] and [`answer_http2`] for each of its requests, or [`tunnel`]
+//! for a connection that is not opened. Each step takes what the step before it
+//! made, so none can be skipped: [`HostPermit`](crate::HostPermit) and
 //! [`RequestPermit`](crate::RequestPermit) can be made only by the two policy
 //! steps, and the dialer takes nothing else. Code that connects without asking
 //! policy does not compile.
 //!
-//! | step | where |
-//! |---|---|
-//! | 1 listen | [`crate::listen`] |
-//! | 2 opening | [`crate::opening`] |
-//! | 3 admit | [`crate::admit`] |
-//! | 4 terminate | [`crate::terminate`] |
-//! | 5 request | [`crate::request`], read by [`crate::http1`] or [`crate::http2`] |
-//! | 6 authorize | [`crate::authorize`] |
-//! | 7 inspect | [`crate::inspect`] |
-//! | 8 dial | [`crate::dial`] |
-//! | 9 relay | [`crate::relay`] |
-//! | 10 record | [`crate::record`] |
+//! | step | where | called here by |
+//! |---|---|---|
+//! | 1 listen | [`crate::listen`] | calls [`serve`] |
+//! | 2 opening | [`crate::opening`] | [`serve`] |
+//! | 3 admit | [`crate::admit`] | [`serve_one`] |
+//! | 4 terminate | [`crate::terminate`] | [`open`] |
+//! | 5 request | [`crate::request`] | [`answer_http1`], [`answer_http2`] |
+//! | 6 authorize | [`crate::authorize`] | [`answer_http1`], [`answer_http2`] |
+//! | 7 inspect | [`crate::inspect`] | [`send_http1`], [`send_http2`], [`tunnel`] |
+//! | 8 dial | [`crate::dial`] | [`send_http1`], [`send_http2`], [`tunnel`] |
+//! | 9 relay | [`crate::relay`] | [`send_http1`], [`send_http2`], [`tunnel`] |
+//! | 10 record | [`crate::record`] | [`serve`], [`answer_http1`], [`answer_http2`] |
 //!
 //! Two steps look ahead. Terminate may dial under the permit of the host, to learn
 //! what the upstream speaks. And the record is begun by authorize, and written to
 //! the kernel before relay sends the client a byte.
+//!
+//! `inspect` is the content step. Policy's choice of the same name,
+//! [`Handling::Inspect`], means that requests go through it; that TLS is opened
+//! for it is `terminate`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use audit::{Client, Handling};
 use certs::Alpn;
-use policies::{Destination, Host, HostName, Scheme};
-use socket2::SockRef;
+use h2::RecvStream;
+use policies::{Host, HostName, Scheme};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time;
 use tokio_rustls::server::TlsStream;
 
 use crate::admit::{Admitted, admit};
-use crate::connection::{ConnectionContext, Doom};
+use crate::authorize::Authorized;
+use crate::connection::{BlanketRefusal, ConnectionContext};
 use crate::gateway::Gateway;
-use crate::http1::{self, Ended, Origin};
-use crate::http2;
+use crate::http1::head::RequestHead;
+use crate::http1::{
+    self, ClientIo, Destinations, ExchangeBuffers, ExchangeEnd, ExchangeError, OutgoingRequest,
+};
+use crate::http2::{
+    self, ClientSide, ClientStream, IncomingStream, OutgoingStream, StreamError, StreamFailure,
+    UpstreamLearned,
+};
 use crate::inspect::Meter;
 use crate::listen::Accepted;
-use crate::opening::answer::{say_yes, tell_http, tell_tls};
-use crate::opening::hello::{self, Hello};
-use crate::opening::socks;
-use crate::opening::{self, Answer, By, Opened, Opening};
+use crate::opening::reply::{confirm, refuse_as_http, refuse_as_tls};
+use crate::opening::socks::{self, SocksReply};
+use crate::opening::{
+    self, OpenedBy, Opening, OpeningError, OpeningReply, TunnelOpening, client_hello,
+};
 use crate::read_ahead::ReadAhead;
-use crate::record::ConnectionRecord;
+use crate::record::{ConnectionRecord, RequestRecord};
 use crate::refuse::{Refusal, Reply};
-use crate::relay::{Inbox, Patience, Tunnel};
+use crate::relay::{ExchangeDeadlines, Inbox, Tunnel};
+use crate::request::is_grpc;
 use crate::terminate::{Protocol, Terminated, check_name, protocols, terminate};
 
 /// Serves one connection, and records it and each of its requests once.
 pub(crate) async fn serve(accepted: Accepted, gateway: Arc<Gateway>) {
-    let Accepted { mut stream, peer, way, .. } = accepted;
-    let client = Client::new(peer, way.into());
+    let Accepted { mut stream, peer, kind, .. } = accepted;
+    let client = Client::new(peer, kind.into());
     let mut record = match ConnectionRecord::begin(&gateway, client) {
         Ok(record) => record,
         // Nothing is done that cannot be recorded.
-        Err(err) => return tell_http(&mut stream, &Reply::unrecorded(&err.into())).await,
+        Err(err) => return refuse_as_http(&mut stream, &Reply::unrecorded(&err.into())).await,
     };
-    let served = match Box::pin(opening::read(&mut stream, way, &gateway)).await {
+    let served = match Box::pin(opening::read(&mut stream, kind, &gateway)).await {
         Ok(Opening::Requests { proxy, mut inbox }) => {
-            let origin = &mut Origin::each(&gateway, &mut record, proxy);
-            let ended = http1::serve(&mut stream, &mut inbox, origin).await;
-            reset_if_broken(&stream, ended);
+            let source = &mut Destinations::per_request(&gateway, &mut record, proxy);
+            http1::serve(&mut stream, &mut inbox, source).await.apply_to(&stream);
             Ok(())
         }
-        Ok(Opening::Tunnel(opened)) => tunnel(stream, opened, &gateway, &mut record).await,
-        Err(unopened) => {
-            let reply = record.refused_for_good(&unopened.refusal);
-            return match unopened.answer {
-                Answer::Http => tell_recorded(&mut stream, reply, &gateway).await,
-                Answer::Nothing => {}
-                Answer::Tls(alert) => tell_tls(&mut stream, &alert).await,
+        Ok(Opening::Tunnel(opening)) => serve_one(stream, opening, &gateway, &mut record).await,
+        Err(OpeningError { refusal, reply }) => {
+            let refused = record.refused_for_good(&refusal);
+            return match reply {
+                OpeningReply::Http => refuse_recorded(&mut stream, refused, &gateway).await,
+                OpeningReply::Nothing => {}
+                OpeningReply::Tls(alert) => refuse_as_tls(&mut stream, &alert).await,
             };
         }
     };
@@ -85,80 +98,62 @@ pub(crate) async fn serve(accepted: Accepted, gateway: Arc<Gateway>) {
     record.close(outcome);
 }
 
-/// Refuses as HTTP/1.1 once the record is written. A client is not kept waiting
-/// for that beyond its time.
-async fn tell_recorded(stream: &mut TcpStream, reply: Reply, gateway: &Gateway) {
-    let recorded = reply.once_recorded(&gateway.log);
-    if let Ok(reply) = time::timeout(gateway.limits.opening(), recorded).await {
-        tell_http(stream, &reply).await;
-    }
-}
-
 /// Steps 3 to 10 for a connection that is for one destination.
-async fn tunnel(
+async fn serve_one(
     mut stream: TcpStream,
-    opened: Opened,
+    opening: TunnelOpening,
     gateway: &Arc<Gateway>,
     record: &mut ConnectionRecord,
 ) -> Result<(), Refusal> {
-    record.destination(&opened.to);
-    let admitted = match admit(gateway, &opened.to) {
+    record.destination(&opening.to);
+    let admitted = match admit(gateway, &opening.to) {
         Ok(admitted) => admitted,
         Err(refusal) => {
-            return Box::pin(say_no(stream, opened, refusal, gateway, record)).await;
+            return Box::pin(refuse(stream, opening, refusal, gateway, record)).await;
         }
     };
     record.admitted(admitted.handling, admitted.rule.clone(), &admitted.policy);
-    say_yes(&mut stream, opened.by).await?;
+    confirm(&mut stream, opening.by).await?;
     match admitted.handling {
-        Handling::Inspect => inspect(stream, opened, Ok(admitted), gateway, record).await,
+        Handling::Inspect => serve_requests(stream, opening, Ok(admitted), gateway, record).await,
         Handling::Passthrough => {
-            Box::pin(passthrough(stream, opened, admitted, gateway, record)).await
+            Box::pin(pass_through(stream, opening, admitted, gateway, record)).await
         }
-        Handling::Tcp => Box::pin(relay(stream, opened, admitted, gateway, record)).await,
+        Handling::Tcp => Box::pin(tunnel(stream, opening, admitted, gateway, record)).await,
     }
 }
 
-/// Opens the connection and serves its requests; or, where policy said no,
-/// answers each of them with that.
-async fn inspect(
+/// Steps 4 to 10 for a connection whose requests are judged; or, where policy said
+/// no to all of them, answered with that.
+async fn serve_requests(
     stream: TcpStream,
-    opened: Opened,
-    standing: Result<Admitted, Doom>,
+    opening: TunnelOpening,
+    admission: Result<Admitted, BlanketRefusal>,
     gateway: &Arc<Gateway>,
     record: &mut ConnectionRecord,
 ) -> Result<(), Refusal> {
-    // What a handshake takes is given back when it is done: most of the memory of
-    // a connection that then idles for hours would be this.
-    match Box::pin(open(stream, opened, standing, gateway, record)).await? {
-        Open::Clear { mut stream, mut inbox, context } => {
-            let ended = http1::serve(&mut stream, &mut inbox, &mut Origin::One(context)).await;
-            reset_if_broken(&stream, ended);
+    // The memory of a handshake is given back when it is done: of a connection
+    // that then idles for hours it would be the most.
+    match Box::pin(open(stream, opening, admission, gateway, record)).await? {
+        OpenConnection::Clear { mut stream, mut inbox, context } => {
+            let source = &mut Destinations::PerConnection(context);
+            http1::serve(&mut stream, &mut inbox, source).await.apply_to(&stream);
             Ok(())
         }
-        Open::Tls { mut stream, context } => {
-            let origin = &mut Origin::One(context);
-            let ended = http1::serve(&mut stream, &mut Inbox::new(), origin).await;
-            reset_if_broken(stream.get_ref().0.socket(), ended);
+        OpenConnection::Tls { mut stream, context } => {
+            let source = &mut Destinations::PerConnection(context);
+            let end = http1::serve(&mut stream, &mut Inbox::new(), source).await;
+            end.apply_to(stream.get_ref().0.socket());
             Ok(())
         }
-        Open::TlsHttp2 { stream, context } => Box::pin(http2::serve(stream, context)).await,
-    }
-}
-
-/// Has a connection end with a reset where its client would take a plain end for
-/// the end of its answer. That TLS did not say goodbye is not enough: many
-/// clients overlook it.
-fn reset_if_broken(stream: &TcpStream, ended: Ended) {
-    if ended == Ended::InMidAnswer
-        && let Err(err) = SockRef::from(stream).set_linger(Some(Duration::ZERO))
-    {
-        tracing::debug!(%err, "a connection cannot be reset");
+        OpenConnection::TlsHttp2 { stream, context } => {
+            Box::pin(http2::serve(stream, context)).await
+        }
     }
 }
 
 /// A connection that requests can be read from.
-enum Open {
+enum OpenConnection {
     Clear { stream: TcpStream, inbox: Inbox, context: Arc<ConnectionContext> },
     Tls { stream: Box<TlsStream<ReadAhead<TcpStream>>>, context: Arc<ConnectionContext> },
     TlsHttp2 { stream: Box<TlsStream<ReadAhead<TcpStream>>>, context: Arc<ConnectionContext> },
@@ -167,182 +162,245 @@ enum Open {
 /// Step 4: whatever TLS there is ends here.
 async fn open(
     mut stream: TcpStream,
-    mut opened: Opened,
-    standing: Result<Admitted, Doom>,
+    mut opening: TunnelOpening,
+    admission: Result<Admitted, BlanketRefusal>,
     gateway: &Arc<Gateway>,
     record: &mut ConnectionRecord,
-) -> Result<Open, Refusal> {
-    let Some(hello) = find_hello(&mut stream, &mut opened, gateway).await? else {
-        let Opened { to, inbox, .. } = opened;
-        let context = Arc::new(context(standing, Scheme::Http, to, gateway, record));
-        return Ok(Open::Clear { stream, inbox, context });
+) -> Result<OpenConnection, Refusal> {
+    let context = |admission: Result<Admitted, BlanketRefusal>, scheme, to, record: &_| {
+        let permit = admission.as_ref().map(|admitted| &admitted.permit).map_err(Clone::clone);
+        Arc::new(ConnectionContext::new(permit, gateway, scheme, to, record))
     };
-    let to = opened.to;
-    let (standing, leaf) = match check_name(&hello, &to) {
-        Ok(()) => (standing, to.host.clone()),
+    let Some(hello) = opening.client_hello(&mut stream, gateway).await? else {
+        let TunnelOpening { to, inbox, .. } = opening;
+        let context = context(admission, Scheme::Http, to, record);
+        return Ok(OpenConnection::Clear { stream, inbox, context });
+    };
+    let to = opening.to;
+    let (admission, leaf) = match check_name(&hello, &to) {
+        Ok(()) => (admission, to.host.clone()),
         // It is told so in the protocol it speaks, under the name it used.
-        Err(doom) => match hello.server_name.as_deref().map(HostName::parse) {
-            Some(Ok(named)) => (Err(note(doom, record)), Host::Name(named)),
+        Err(refusal) => match hello.server_name.as_deref().map(HostName::parse) {
+            Some(Ok(named)) => (Err(record.refused_all(refusal)), Host::Name(named)),
             _ => {
-                tell_tls(&mut stream, &hello::alert(hello::UNRECOGNIZED_NAME)).await;
-                return Err(doom.refusal());
+                refuse_as_tls(&mut stream, &client_hello::alert(client_hello::UNRECOGNIZED_NAME))
+                    .await;
+                return Err(refusal.refusal());
             }
         },
     };
-    let offered = match &standing {
+    let offered = match &admission {
         Ok(admitted) => protocols(&admitted.permit, &hello, &to, gateway, record).await,
         Err(_) => Ok(Alpn::H2OrHttp1),
     };
-    let (standing, alpn) = match offered {
-        Ok(alpn) => (standing, alpn),
+    let (admission, alpn) = match offered {
+        Ok(alpn) => (admission, alpn),
         Err(Refusal::BudgetSpent(limit)) => {
-            (Err(note(Doom::Spent(limit), record)), Alpn::H2OrHttp1)
+            (Err(record.refused_all(BlanketRefusal::BudgetSpent(limit))), Alpn::H2OrHttp1)
         }
         Err(refusal) => return Err(refusal),
     };
     let terminated = terminate(stream, hello, &leaf, alpn, gateway, record).await?;
-    let context = Arc::new(context(standing, Scheme::Https, to, gateway, record));
+    let context = context(admission, Scheme::Https, to, record);
     let Terminated { stream, protocol } = terminated;
     let stream = Box::new(stream);
     Ok(match protocol {
-        Protocol::Http1 => Open::Tls { stream, context },
-        Protocol::Http2 => Open::TlsHttp2 { stream, context },
+        Protocol::Http1 => OpenConnection::Tls { stream, context },
+        Protocol::Http2 => OpenConnection::TlsHttp2 { stream, context },
     })
+}
+
+/// Steps 5 to 10 for one request in HTTP/1.1.
+pub(crate) async fn answer_http1<C: AsyncRead + AsyncWrite + Unpin>(
+    client: &mut ClientIo<'_, C>,
+    head: &RequestHead,
+    source: &mut Destinations<'_>,
+    buffers: &mut ExchangeBuffers,
+) -> ExchangeEnd {
+    let (context, raw, framing) = match http1::read_request(head, source) {
+        Ok(read) => read,
+        Err(refusal) => return ExchangeEnd::Refused(source.refuse(&refusal)),
+    };
+    let Authorized { permit, request, mut record } = match context.authorize(raw).await {
+        Ok(authorized) => authorized,
+        Err(reply) => return ExchangeEnd::Refused(reply),
+    };
+    let relayed = match OutgoingRequest::new(&permit, &request, head, framing, &context) {
+        Ok(outgoing) => send_http1(&outgoing, client, buffers, &mut record).await,
+        Err(refusal) => Err(ExchangeError::Unanswered(refusal)),
+    };
+    record.ended(relayed)
+}
+
+/// Steps 7 to 9, and once more where a kept upstream connection turns out to be dead.
+async fn send_http1<C: AsyncRead + AsyncWrite + Unpin>(
+    outgoing: &OutgoingRequest<'_>,
+    client: &mut ClientIo<'_, C>,
+    buffers: &mut ExchangeBuffers,
+    record: &mut RequestRecord,
+) -> Result<ExchangeEnd, ExchangeError> {
+    client.deadlines.begin(record.meter().gateway());
+    let mut fresh = false;
+    loop {
+        let head = outgoing.inspect(buffers, record)?;
+        let upstream = outgoing.dial(head, fresh, record).await?;
+        let kept = upstream.facts().reused;
+        let relayed = outgoing.relay(upstream, client, buffers, record).await;
+        if !(kept && outgoing.is_repeatable(&relayed, buffers)) {
+            return relayed;
+        }
+        fresh = true;
+    }
+}
+
+/// Steps 5 to 10 for one request in HTTP/2, which is one stream.
+pub(crate) async fn answer_http2(incoming: IncomingStream<'_>) -> UpstreamLearned {
+    let IncomingStream { context, authority, head, client } = incoming;
+    let signals = context.gateway.signals();
+    let authorized = match head.read_request(&context.gateway.limits) {
+        Ok(raw) => context.authorize(raw).await,
+        Err(refusal) => Err(context.refuse(&refusal)),
+    };
+    let learned = UpstreamLearned::default();
+    let Authorized { permit, request, mut record } = match authorized {
+        Ok(authorized) => authorized,
+        Err(reply) => {
+            client.refuse(&reply, &head, is_grpc(&head)).await;
+            return learned;
+        }
+    };
+    let (permit, request, head) = (&permit, &request, &head);
+    let mut outgoing =
+        OutgoingStream { permit, request, head, authority, context, signals, learned };
+    let relayed = send_http2(&mut outgoing, client, &mut record).await;
+    outgoing.record(relayed, record).await
+}
+
+/// Steps 7 to 9, and once more where the upstream did nothing about the request.
+async fn send_http2(
+    outgoing: &mut OutgoingStream<'_>,
+    mut client: ClientStream,
+    record: &mut RequestRecord,
+) -> Result<Option<RecvStream>, StreamFailure> {
+    let mut may_retry = true;
+    loop {
+        let head = match outgoing.inspect(record.meter()) {
+            Ok(head) => head,
+            Err(refusal) => return Err(client.failed(refusal)),
+        };
+        let upstream = match outgoing.dial(head, &mut client, record.meter()).await {
+            Ok(upstream) => upstream,
+            Err(refusal) => return Err(client.failed(refusal)),
+        };
+        match outgoing.relay(upstream, client, record).await {
+            Err(StreamFailure {
+                error: StreamError::Unprocessed(_),
+                client: ClientSide::Unanswered { client: again, resendable: true },
+            }) if may_retry => (client, may_retry) = (again, false),
+            relayed => return relayed,
+        }
+    }
 }
 
 /// Relays TLS unopened. Its name must be readable and be the destination's, or
 /// policy would have judged one host and the client reached another.
-async fn passthrough(
+async fn pass_through(
     mut stream: TcpStream,
-    mut opened: Opened,
+    mut opening: TunnelOpening,
     admitted: Admitted,
     gateway: &Arc<Gateway>,
     record: &mut ConnectionRecord,
 ) -> Result<(), Refusal> {
-    let hello = match find_hello(&mut stream, &mut opened, gateway).await? {
+    let hello = match opening.client_hello(&mut stream, gateway).await? {
         Some(hello) => hello,
-        None => return Err(Refusal::Sealed("the client does not speak TLS")),
+        None => return Err(Refusal::Passthrough("the client does not speak TLS")),
     };
     let refusal = match &hello.server_name {
-        None => Some(Refusal::Sealed("the client sends no server name")),
+        None => Some(Refusal::Passthrough("the client sends no server name")),
         Some(_) if hello.hides_a_name => {
-            Some(Refusal::Sealed("the client encrypts the name it means (ECH)"))
+            Some(Refusal::Passthrough("the client encrypts the name it means (ECH)"))
         }
-        Some(_) => check_name(&hello, &opened.to).err().map(|doom| doom.refusal()),
+        Some(_) => check_name(&hello, &opening.to).err().map(|refusal| refusal.refusal()),
     };
     if let Some(refusal) = refusal {
-        tell_tls(&mut stream, &hello::alert(hello::ACCESS_DENIED)).await;
+        refuse_as_tls(&mut stream, &client_hello::alert(client_hello::ACCESS_DENIED)).await;
         return Err(refusal);
     }
     // What was read of the hello is still in the inbox, and goes out as it came.
-    relay(stream, opened, admitted, gateway, record).await
+    tunnel(stream, opening, admitted, gateway, record).await
 }
 
-/// Relays bytes nobody looks into.
-async fn relay(
+/// Steps 7 to 10 for a connection whose content is not read.
+async fn tunnel(
     mut stream: TcpStream,
-    opened: Opened,
+    opening: TunnelOpening,
     admitted: Admitted,
     gateway: &Arc<Gateway>,
     record: &mut ConnectionRecord,
 ) -> Result<(), Refusal> {
-    let Opened { to, mut inbox, .. } = opened;
+    let TunnelOpening { to, mut inbox, .. } = opening;
     let meter = Meter::new(Arc::clone(gateway));
     // A name is bytes that leave, too: under a wildcard a client can choose it.
     let name = meter.reserve(to.host.to_string().len())?;
     record.opened().await?;
     let dialled = gateway.dialer.tunnel(&admitted.permit, &to).await;
     meter.settle(name, &dialled);
-    record.tally().add(&meter.traffic());
+    record.totals().add(&meter.traffic());
     let (mut upstream, facts) = dialled?;
     record.dialled(&facts);
 
-    let mut patience = Patience::new(gateway);
-    patience.begin(gateway);
+    let mut deadlines = ExchangeDeadlines::new(gateway);
+    deadlines.begin(gateway);
     let mut upstream_in = Inbox::new();
     let meter = Meter::new(Arc::clone(gateway));
     let tunnel =
         Tunnel::between((&mut stream, &mut inbox), (&mut upstream, &mut upstream_in), &meter);
     let allowed = || admitted.check_again(gateway, &to);
-    let relayed = tunnel.relay(&mut patience, allowed).await;
-    record.tally().add(&meter.traffic());
+    let relayed = tunnel.relay(&mut deadlines, allowed).await;
+    record.totals().add(&meter.traffic());
     relayed
 }
 
-/// The ClientHello, if the client speaks TLS; otherwise its first bytes are in
-/// the inbox.
-async fn find_hello(
-    stream: &mut TcpStream,
-    opened: &mut Opened,
-    gateway: &Gateway,
-) -> Result<Option<Hello>, Refusal> {
-    if let Some(hello) = opened.hello.take() {
-        return Ok(Some(*hello));
-    }
-    let limit = gateway.limits.opening();
-    match time::timeout(limit, hello::read(stream, &mut opened.inbox)).await {
-        Ok(Ok(hello)) => Ok(Some(hello)),
-        Ok(Err(hello::HelloError::NotTls)) => Ok(None),
-        Ok(Err(err)) => {
-            if let hello::HelloError::Malformed { alert, .. } = &err {
-                tell_tls(stream, alert).await;
-            }
-            Err(err.into())
-        }
-        Err(_elapsed) => Err(Refusal::OpeningTimeout { limit }),
-    }
-}
-
-fn context(
-    standing: Result<Admitted, Doom>,
-    scheme: Scheme,
-    to: Destination,
-    gateway: &Arc<Gateway>,
-    record: &ConnectionRecord,
-) -> ConnectionContext {
-    match standing {
-        Ok(admitted) => ConnectionContext::admitted(&admitted.permit, gateway, scheme, to, record),
-        Err(doom) => ConnectionContext::doomed(doom, gateway, scheme, to, record),
-    }
-}
-
-/// Writes into the record why every request will be refused.
-fn note(doom: Doom, record: &mut ConnectionRecord) -> Doom {
-    drop(record.refused(&doom.refusal()));
-    doom
-}
-
-/// Tells the client that it may not, in the words it understands best.
+/// Tells a client that its destination is refused, in the protocol it waits in.
 ///
-/// Where the words would be a bare number, and HTTP can be expected inside, the
-/// connection is opened all the same, and each request gets the full answer.
-async fn say_no(
+/// Where that has only a number to say it with, and HTTP can be expected inside,
+/// the connection is opened all the same, and each request gets the full answer.
+async fn refuse(
     mut stream: TcpStream,
-    opened: Opened,
+    opening: TunnelOpening,
     refusal: Refusal,
     gateway: &Arc<Gateway>,
     record: &mut ConnectionRecord,
 ) -> Result<(), Refusal> {
-    let in_words = opened.by == By::Hello || matches!(opened.to.port, 80 | 443);
-    match (opened.by, refusal) {
-        (By::Connect, refusal) => {
-            tell_recorded(&mut stream, record.refused_for_good(&refusal), gateway).await;
+    let expects_http = opening.by == OpenedBy::Hello || matches!(opening.to.port, 80 | 443);
+    match (opening.by, refusal) {
+        (OpenedBy::Connect, refusal) => {
+            refuse_recorded(&mut stream, record.refused_for_good(&refusal), gateway).await;
             Err(refusal)
         }
-        (By::Hello | By::Socks, Refusal::Policy(denial)) if in_words => {
-            let doom = note(Doom::Denied(denial), record);
-            say_yes(&mut stream, opened.by).await?;
-            inspect(stream, opened, Err(doom), gateway, record).await
+        (OpenedBy::Hello | OpenedBy::Socks, Refusal::Policy(denial)) if expects_http => {
+            let refusal = record.refused_all(BlanketRefusal::Denied(denial));
+            confirm(&mut stream, opening.by).await?;
+            serve_requests(stream, opening, Err(refusal), gateway, record).await
         }
-        (By::Hello, refusal) => {
-            tell_tls(&mut stream, &hello::alert(hello::ACCESS_DENIED)).await;
+        (OpenedBy::Hello, refusal) => {
+            refuse_as_tls(&mut stream, &client_hello::alert(client_hello::ACCESS_DENIED)).await;
             Err(refusal)
         }
-        (By::Socks, refusal) => {
-            // Nobody is left to hear that it could not be said.
-            drop(socks::reply(&mut stream, socks::Reply::NotAllowed).await);
+        (OpenedBy::Socks, refusal) => {
+            // A client that cannot be told is gone.
+            drop(socks::reply(&mut stream, SocksReply::NotAllowed).await);
             Err(refusal)
         }
+    }
+}
+
+/// Refuses as HTTP/1.1 once the record is written. A client is not kept waiting
+/// for that beyond its time.
+async fn refuse_recorded(stream: &mut TcpStream, reply: Reply, gateway: &Gateway) {
+    let recorded = reply.once_recorded(&gateway.log);
+    if let Ok(reply) = time::timeout(gateway.limits.bounds().opening, recorded).await {
+        refuse_as_http(stream, &reply).await;
     }
 }
 

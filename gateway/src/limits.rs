@@ -9,7 +9,7 @@
 //! not regretted.
 
 mod bounds;
-mod room;
+mod slots;
 mod window;
 
 use std::sync::Arc;
@@ -22,19 +22,19 @@ use policies::NetLimits;
 use tokio::time::Instant;
 
 pub(crate) use bounds::Bounds;
-pub(crate) use room::Room;
-use room::Rooms;
-use window::Window;
+pub(crate) use slots::ConnectionSlot;
+use slots::ConnectionSlots;
+use window::RequestWindow;
 
 /// The counts of one gateway, and the bounds they are held to.
 #[derive(Debug)]
 pub(crate) struct Limits {
     configured: Bounds,
     bounds: ArcSwap<Bounds>,
-    rooms: Arc<Rooms>,
+    slots: Arc<ConnectionSlots>,
     /// A lock, not atomics: the count of a minute and the minute it is of must
     /// change together, and holding it costs less than a hash of the host name.
-    requests: Mutex<Window>,
+    requests: Mutex<RequestWindow>,
     uploaded: AtomicU64,
     downloaded: AtomicU64,
 }
@@ -42,12 +42,12 @@ pub(crate) struct Limits {
 impl Limits {
     /// Nothing counted yet, held to the stricter of `configured` and `policy`.
     pub(crate) fn new(configured: Bounds, policy: &NetLimits) -> Self {
-        let bounds = configured.clone().and(policy);
+        let bounds = configured.and(policy);
         Self {
-            rooms: Arc::new(Rooms::new(bounds.connections)),
+            slots: Arc::new(ConnectionSlots::new(bounds.connections)),
             bounds: ArcSwap::from_pointee(bounds),
             configured,
-            requests: Mutex::new(Window::default()),
+            requests: Mutex::new(RequestWindow::default()),
             uploaded: AtomicU64::new(0),
             downloaded: AtomicU64::new(0),
         }
@@ -55,8 +55,8 @@ impl Limits {
 
     /// Holds what was counted, and what comes, to another policy's limits.
     pub(crate) fn rebind(&self, policy: &NetLimits) {
-        let bounds = self.configured.clone().and(policy);
-        self.rooms.resize(bounds.connections);
+        let bounds = self.configured.and(policy);
+        self.slots.resize(bounds.connections);
         self.bounds.store(Arc::new(bounds));
     }
 
@@ -103,18 +103,18 @@ impl Limits {
     }
 
     /// Waits for room for one more connection. It is taken until dropped.
-    pub(crate) async fn room(&self) -> Room {
-        Rooms::take(&self.rooms).await
+    pub(crate) async fn connection_slot(&self) -> ConnectionSlot {
+        ConnectionSlots::take(&self.slots).await
     }
 
-    /// Waits until every room is free: every connection has ended.
-    pub(crate) async fn all_rooms_free(&self) {
-        self.rooms.all_free().await;
+    /// Waits until every slot is free: every connection has ended.
+    pub(crate) async fn all_slots_free(&self) {
+        self.slots.all_free().await;
     }
 
     /// Connections that are open now.
     pub(crate) fn open_connections(&self) -> u32 {
-        self.rooms.occupied()
+        self.slots.occupied()
     }
 
     pub(crate) fn uploaded(&self) -> u64 {
@@ -125,49 +125,9 @@ impl Limits {
         self.downloaded.load(Ordering::Relaxed)
     }
 
-    /// All bounds at this moment, for whoever needs several that belong together.
-    pub(crate) fn bounds(&self) -> Arc<Bounds> {
-        self.bounds.load_full()
-    }
-
-    /// How long one request's body may be.
-    pub(crate) fn body(&self) -> Option<u64> {
-        self.bounds.load().body
-    }
-
-    /// How many bytes the head of a request or response may have.
-    pub(crate) fn header_bytes(&self) -> usize {
-        self.bounds.load().header_bytes
-    }
-
-    /// How many headers it may have.
-    pub(crate) fn headers(&self) -> usize {
-        self.bounds.load().headers
-    }
-
-    /// How long a connection may take to say where it wants to go, TLS included.
-    pub(crate) fn opening(&self) -> Duration {
-        self.bounds.load().opening
-    }
-
-    /// How long a head may take from its first byte to its last.
-    pub(crate) fn header(&self) -> Duration {
-        self.bounds.load().header
-    }
-
-    /// How long nothing may move in either direction.
-    pub(crate) fn idle(&self) -> Duration {
-        self.bounds.load().idle
-    }
-
-    /// How long one request or tunnel may last in all.
-    pub(crate) fn total(&self) -> Option<Duration> {
-        self.bounds.load().total
-    }
-
-    /// How long open connections may take to finish when the gateway stops.
-    pub(crate) fn drain(&self) -> Duration {
-        self.bounds.load().drain
+    /// All bounds at this moment.
+    pub(crate) fn bounds(&self) -> Bounds {
+        **self.bounds.load()
     }
 }
 
@@ -207,17 +167,6 @@ pub(crate) struct LimitReached {
     pub(crate) retry_after: Option<Duration>,
 }
 
-impl From<&LimitReached> for audit::Limit {
-    fn from(reached: &LimitReached) -> Self {
-        Self {
-            name: audit::Text::constant(reached.limit.name()),
-            value: reached.value,
-            reached: reached.reached,
-            ..Self::default()
-        }
-    }
-}
-
 /// What is limited. The names are those of the policy language.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Limit {
@@ -226,19 +175,13 @@ pub(crate) enum Limit {
     Upload,
 }
 
-impl Limit {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
+impl std::fmt::Display for Limit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
             Self::Download => "download",
             Self::RequestsPerMinute => "requests_per_minute",
             Self::Upload => "upload",
-        }
-    }
-}
-
-impl std::fmt::Display for Limit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
+        })
     }
 }
 

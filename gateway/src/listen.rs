@@ -5,7 +5,7 @@
 //!
 //! One loop accepts for all ways in. Were there one per listener, each would
 //! have to hold a room of its own while it waits, and a busy listener would find
-//! the rooms of the idle ones taken.
+//! the slots of the idle ones taken.
 
 mod bind;
 mod inherited;
@@ -24,7 +24,7 @@ use tracing::{debug, warn};
 
 use crate::gateway::Gateway;
 use crate::phase::{Phase, Phases, reached};
-pub(crate) use bind::{BindError, Bound, bind};
+pub(crate) use bind::{BindError, BoundListeners, bind};
 pub use inherited::Inherited;
 
 /// A connection that was accepted, and all that is known of it.
@@ -35,35 +35,35 @@ pub(crate) struct Accepted {
     /// The address it was made to. On a captured port it says nothing of whom
     /// the client meant: every name was answered with it.
     pub(crate) local: SocketAddr,
-    pub(crate) way: Way,
+    pub(crate) kind: ListenerKind,
 }
 
-/// How a connection came in.
+/// What is spoken on a listener, and so how a connection came in.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Way {
+pub(crate) enum ListenerKind {
     CapturedHttp,
     CapturedHttps,
     Proxy,
     Socks,
 }
 
-impl From<Way> for WayIn {
-    fn from(way: Way) -> Self {
-        match way {
-            Way::CapturedHttp => Self::CapturedHttp,
-            Way::CapturedHttps => Self::CapturedHttps,
-            Way::Proxy => Self::Proxy,
-            Way::Socks => Self::Socks5,
+impl From<ListenerKind> for WayIn {
+    fn from(kind: ListenerKind) -> Self {
+        match kind {
+            ListenerKind::CapturedHttp => Self::CapturedHttp,
+            ListenerKind::CapturedHttps => Self::CapturedHttps,
+            ListenerKind::Proxy => Self::Proxy,
+            ListenerKind::Socks => Self::Socks5,
         }
     }
 }
 
 /// Accepts until told to drain, and hands each connection to `serve`.
 ///
-/// Returning means that nobody is let in any more. Those inside go on until they
-/// are done or cut; they have ended when every room is free again.
+/// After it returns no connection is accepted any more. Open connections go on until
+/// they are done or cut; they have ended when every slot is free again.
 pub(crate) async fn listen<F>(
-    listeners: Vec<(Way, TcpListener)>,
+    listeners: Vec<(ListenerKind, TcpListener)>,
     gateway: Arc<Gateway>,
     serve: impl Fn(Accepted, Arc<Gateway>) -> F,
     mut phases: Phases,
@@ -75,7 +75,7 @@ pub(crate) async fn listen<F>(
         // Wait for room before accepting. A connection we cannot serve yet costs
         // nothing in the kernel's queue, and a file descriptor in ours.
         let next = async {
-            let room = gateway.limits.room().await;
+            let room = gateway.limits.connection_slot().await;
             (room, poll_fn(|context| accept_any(&listeners, next_first, context)).await)
         };
         let (room, accepted) = select! {
@@ -84,10 +84,10 @@ pub(crate) async fn listen<F>(
         };
         next_first += 1;
         match accepted {
-            Ok((way, stream, peer)) => match accepted_on(way, stream, peer) {
+            Ok((kind, stream, peer)) => match accepted_on(kind, stream, peer) {
                 Ok(accepted) => {
-                    debug!(%peer, local = %accepted.local, ?way, "accepted");
-                    gateway.metrics.accepted(way.into());
+                    debug!(%peer, local = %accepted.local, ?kind, "accepted");
+                    gateway.metrics.accepted(kind.into());
                     let served = serve(accepted, Arc::clone(&gateway));
                     let (room, mut phases) = (room.occupied(), phases.clone());
                     tokio::spawn(async move {
@@ -110,23 +110,23 @@ pub(crate) async fn listen<F>(
 /// Polls every listener, beginning with another one each time: a flood at one
 /// does not keep the others out.
 fn accept_any(
-    listeners: &[(Way, TcpListener)],
+    listeners: &[(ListenerKind, TcpListener)],
     first: usize,
     context: &mut Context<'_>,
-) -> Poll<io::Result<(Way, TcpStream, SocketAddr)>> {
+) -> Poll<io::Result<(ListenerKind, TcpStream, SocketAddr)>> {
     let count = listeners.len();
-    for (way, listener) in listeners.iter().cycle().skip(first % count.max(1)).take(count) {
+    for (kind, listener) in listeners.iter().cycle().skip(first % count.max(1)).take(count) {
         if let Poll::Ready(accepted) = listener.poll_accept(context) {
-            return Poll::Ready(accepted.map(|(stream, peer)| (*way, stream, peer)));
+            return Poll::Ready(accepted.map(|(stream, peer)| (*kind, stream, peer)));
         }
     }
     Poll::Pending
 }
 
-fn accepted_on(way: Way, stream: TcpStream, peer: SocketAddr) -> io::Result<Accepted> {
+fn accepted_on(kind: ListenerKind, stream: TcpStream, peer: SocketAddr) -> io::Result<Accepted> {
     stream.set_nodelay(true)?;
     let local = stream.local_addr()?;
-    Ok(Accepted { stream, peer, local, way })
+    Ok(Accepted { stream, peer, local, kind })
 }
 
 /// Waits a moment before trying again.
@@ -139,10 +139,10 @@ pub(crate) async fn back_off(at: &'static str, err: &io::Error) {
         return;
     }
     warn!(at, %err, "cannot accept; waiting a moment");
-    time::sleep(PAUSE).await;
+    time::sleep(ACCEPT_RETRY_DELAY).await;
 }
 
-const PAUSE: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests;

@@ -14,9 +14,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::builder::FalseyValueParser;
 use clap::{Parser, ValueEnum};
-use gateway::config::{self, Config, ConfigError, Given};
+use gateway::config::{self, Config, ConfigError, SettingValue};
 use gateway::control::{Client, ClientError};
-use gateway::{Drained, Inherited, Server, Signals, StartError, Told, check, processors};
+use gateway::{
+    Drained, Inherited, OperatorSignal, OsSignals, Server, StartError, check, processors,
+};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::time;
@@ -41,19 +43,19 @@ struct Args {
     )]
     config: PathBuf,
 
-    /// What `${NAME}` in the settings stands for.
+    /// Value for `${NAME}` in the settings.
     #[arg(long = "set", value_name = "NAME=VALUE")]
-    given: Vec<Given>,
+    given: Vec<SettingValue>,
 
-    /// Let pass what no rule names, and record it as `would_deny`. The policy must permit it.
+    /// Allow what no rule matches, and record it as `would_deny`. The policy must permit it.
     #[arg(long, env = "SLUICE_GATEWAY_OBSERVE", value_parser = FalseyValueParser::new())]
     observe: bool,
 
-    /// Stop when standard input ends: whoever holds its other end is gone.
+    /// Stop when standard input is closed: its other end is gone.
     #[arg(long, env = "SLUICE_GATEWAY_LIFELINE")]
     lifeline: bool,
 
-    /// Stop at this time, in seconds since 1970, whoever is still there.
+    /// Stop at this Unix time, even with connections open.
     #[arg(long, value_name = "SECONDS", env = "SLUICE_GATEWAY_UNTIL")]
     until: Option<u64>,
 
@@ -61,7 +63,7 @@ struct Args {
     #[arg(long, env = "SLUICE_GATEWAY_CHECK", value_parser = FalseyValueParser::new())]
     check: bool,
 
-    /// Ask the gateway of these settings whether it serves and can record, and exit.
+    /// Ask the running gateway whether it is ready, and exit.
     #[arg(long, env = "SLUICE_GATEWAY_HEALTH", value_parser = FalseyValueParser::new())]
     health: bool,
 
@@ -69,7 +71,7 @@ struct Args {
     #[arg(long, value_name = "FILTER", env = "SLUICE_GATEWAY_LOG", default_value = "info")]
     log: String,
 
-    /// How to log.
+    /// Format of the log.
     #[arg(long, value_name = "FORMAT", env = "SLUICE_GATEWAY_LOG_FORMAT", default_value = "text")]
     log_format: LogFormat,
 }
@@ -81,7 +83,7 @@ enum LogFormat {
     Text,
 }
 
-/// Why the program ends without having served, or in the middle of it.
+/// Why the program fails.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -101,12 +103,12 @@ enum Failure {
 }
 
 fn main() -> ExitCode {
-    // First of all: it takes over what we were started with, while there is one
-    // thread and nothing else is open.
+    // First of all, while there is one thread: it takes over inherited sockets and
+    // changes the environment.
     let inherited = Inherited::from_env();
     match run(&Args::parse(), inherited) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => tell(&failure),
+        Err(failure) => print_failure(&failure),
     }
 }
 
@@ -128,9 +130,9 @@ fn run(args: &Args, inherited: Inherited) -> Result<(), Failure> {
     runtime.block_on(serve(config, inherited, args))
 }
 
-/// For engines that ask a container how it is: there is no shell in its image.
+/// For health checks of container engines: the image has no shell to ask with.
 async fn health(config: &Config) -> Result<(), Failure> {
-    let asked = time::timeout(PATIENCE, Client::new(&config.control).status()).await;
+    let asked = time::timeout(HEALTH_TIMEOUT, Client::new(&config.control).status()).await;
     let status =
         asked.map_err(|_| Failure::NotReady { why: "it does not answer".to_owned() })??;
     if status.ready {
@@ -141,9 +143,9 @@ async fn health(config: &Config) -> Result<(), Failure> {
 }
 
 async fn serve(config: Config, inherited: Inherited, args: &Args) -> Result<(), Failure> {
-    let mut cut_off = pin!(cut_off(args.lifeline));
-    let mut expired = pin!(expired(args.until));
-    let mut signals = Signals::listen().map_err(Failure::Signals)?;
+    let mut stdin_closed = pin!(stdin_closed(args.lifeline));
+    let mut deadline_reached = pin!(deadline_reached(args.until));
+    let mut signals = OsSignals::listen().map_err(Failure::Signals)?;
     let server = Server::start(config, inherited).await?;
     for listening in server.listening() {
         info!(way = %listening.way, address = %listening.address, "listening");
@@ -151,33 +153,33 @@ async fn serve(config: Config, inherited: Inherited, args: &Args) -> Result<(), 
     info!("ready");
     loop {
         tokio::select! {
-            told = signals.next() => match told {
-                Told::Reload => server.reload().await,
-                Told::Stop => break,
+            signal = signals.next() => match signal {
+                OperatorSignal::Reload => server.reload().await,
+                OperatorSignal::Stop => break,
             },
             () = server.asked_to_drain() => break,
-            () = &mut cut_off => break,
-            () = &mut expired => {
-                info!("the time is over");
+            () = &mut stdin_closed => break,
+            () = &mut deadline_reached => {
+                info!("the time given by --until has come");
                 break;
             }
         }
     }
     match server.drain().await {
         Drained::All => info!("stopped"),
-        Drained::Cut { connections } => info!(connections, "stopped; some were cut"),
+        Drained::Cut { connections } => info!(connections, "stopped; these connections were cut"),
     }
     Ok(())
 }
 
-/// Done when standard input has ended, if that is a lifeline. What is written
-/// there means nothing.
-async fn cut_off(lifeline: bool) {
+/// Done when standard input is closed, if `--lifeline` asks for that. What is written
+/// there is ignored.
+async fn stdin_closed(lifeline: bool) {
     if !lifeline {
         return pending().await;
     }
     let (ended, end) = oneshot::channel();
-    // Its read cannot be called back, so no thread of the runtime's waits for it.
+    // A blocking read cannot be cancelled, so it has a thread outside of the runtime.
     thread::spawn(move || {
         drop(io::copy(&mut io::stdin().lock(), &mut io::sink()));
         ended.send(()).ok();
@@ -185,20 +187,20 @@ async fn cut_off(lifeline: bool) {
     end.await.ok();
 }
 
-/// Done when the clock on the wall shows `until`. It is looked at again and
-/// again: a sleep does not count the time that the machine itself slept.
-async fn expired(until: Option<u64>) {
+/// Done at the Unix time `until`. The clock is read again and again, because a sleep
+/// does not count the time in which the machine was suspended.
+async fn deadline_reached(until: Option<u64>) {
     let Some(until) = until else { return pending().await };
     let until = UNIX_EPOCH.checked_add(Duration::from_secs(until));
-    // A time that no clock shows never comes.
+    // A time that overflows never comes.
     let Some(until) = until else { return pending().await };
     while let Ok(left) = until.duration_since(SystemTime::now()) {
-        time::sleep(left.min(A_LOOK).max(A_MOMENT)).await;
+        time::sleep(left.min(CLOCK_CHECK_INTERVAL).max(MIN_SLEEP)).await;
     }
 }
 
-const A_LOOK: Duration = Duration::from_secs(10);
-const A_MOMENT: Duration = Duration::from_millis(1);
+const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+const MIN_SLEEP: Duration = Duration::from_millis(1);
 
 fn log_to_stderr(args: &Args) -> Result<(), Failure> {
     let filter: Targets =
@@ -214,10 +216,10 @@ fn log_to_stderr(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says what went wrong and what it was caused by. What the operator wrote is
-/// told apart from what the machine did: 2 and 1.
+/// Prints a failure and its causes. The exit code is 2 if the operator's files are
+/// wrong, else 1.
 #[expect(clippy::print_stderr, reason = "the log may be what failed")]
-fn tell(failure: &Failure) -> ExitCode {
+fn print_failure(failure: &Failure) -> ExitCode {
     eprintln!("sluice-gateway: {failure}");
     let mut cause = failure.source();
     while let Some(err) = cause {
@@ -236,5 +238,5 @@ fn tell(failure: &Failure) -> ExitCode {
     }
 }
 
-/// A gateway that has not said by then how it is, is not well.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// A gateway that takes longer to answer is not healthy.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(3);

@@ -3,7 +3,7 @@
 //! Labels are rules, codes, ways in and outcomes, never hosts: a sandbox
 //! chooses host names, and a label it can choose is memory it can take and a
 //! place to write secrets. Rules change with the policy, so they are bounded
-//! too: beyond [`MOST_SERIES`] series a rule is counted as `other`.
+//! too: beyond [`MAX_REQUEST_SERIES`] series a rule is counted as `other`.
 
 mod labels;
 #[cfg(test)]
@@ -27,7 +27,7 @@ use labels::{
 };
 
 /// How many series the requests may have.
-const MOST_SERIES: usize = 1024;
+const MAX_REQUEST_SERIES: usize = 1024;
 
 /// The counters of one gateway.
 #[derive(Debug)]
@@ -45,12 +45,12 @@ pub(crate) struct Metrics {
     upstreams: Family<UpstreamLabels, Counter>,
     questions: Family<QuestionLabels, Counter>,
     questions_dropped: Counter,
-    standing: StandingMetrics,
+    gauges: Gauges,
 }
 
 /// What is not counted here but is known elsewhere, at one moment.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Standing {
+pub(crate) struct GaugeValues {
     pub(crate) open_connections: u32,
     pub(crate) uploaded: u64,
     pub(crate) downloaded: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Standing {
 }
 
 #[derive(Debug, Default)]
-struct StandingMetrics {
+struct Gauges {
     open_connections: Gauge,
     uploaded: Counter,
     downloaded: Counter,
@@ -90,7 +90,7 @@ impl Metrics {
             upstreams: Family::default(),
             questions: Family::default(),
             questions_dropped: Counter::default(),
-            standing: StandingMetrics::default(),
+            gauges: Gauges::default(),
         };
         metrics.registered()
     }
@@ -108,7 +108,7 @@ impl Metrics {
         let rule = rule.unwrap_or("none").to_owned();
         let mut labels = RequestLabels { code, rule, outcome: OutcomeLabel(outcome) };
         if self.requests.get(&labels).is_none()
-            && self.series.fetch_add(1, Ordering::Relaxed) >= MOST_SERIES
+            && self.series.fetch_add(1, Ordering::Relaxed) >= MAX_REQUEST_SERIES
         {
             labels.rule = "other".to_owned();
         }
@@ -172,18 +172,18 @@ impl Metrics {
     }
 
     /// Everything, as text.
-    pub(crate) fn encode(&self, now: Standing) -> String {
-        let standing = &self.standing;
+    pub(crate) fn encode(&self, now: GaugeValues) -> String {
+        let gauges = &self.gauges;
         let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        standing.open_connections.set(i64::from(now.open_connections));
-        standing.uploaded.inner().store(now.uploaded, Ordering::Relaxed);
-        standing.downloaded.inner().store(now.downloaded, Ordering::Relaxed);
-        standing.leaves.set(gauge(now.leaves as u64));
-        standing.audit_available.set(i64::from(now.audit_available));
-        standing.audit_written.inner().store(now.audit_written, Ordering::Relaxed);
-        standing.audit_unwritten.set(gauge(now.audit_unwritten));
-        standing.policy_generation.set(gauge(now.policy_generation));
-        standing.draining.set(i64::from(now.draining));
+        gauges.open_connections.set(i64::from(now.open_connections));
+        gauges.uploaded.inner().store(now.uploaded, Ordering::Relaxed);
+        gauges.downloaded.inner().store(now.downloaded, Ordering::Relaxed);
+        gauges.leaves.set(gauge(now.leaves as u64));
+        gauges.audit_available.set(i64::from(now.audit_available));
+        gauges.audit_written.inner().store(now.audit_written, Ordering::Relaxed);
+        gauges.audit_unwritten.set(gauge(now.audit_unwritten));
+        gauges.policy_generation.set(gauge(now.policy_generation));
+        gauges.draining.set(i64::from(now.draining));
 
         let mut out = String::new();
         text::encode(&mut out, &self.registry).expect("writing to a string cannot fail");
@@ -219,7 +219,7 @@ impl Metrics {
             self.questions_dropped.clone(),
         );
 
-        let now = &self.standing;
+        let now = &self.gauges;
         let open = now.open_connections.clone();
         all.register("open_connections", "Connections open now", open);
         let uploaded = now.uploaded.clone();
@@ -240,12 +240,6 @@ impl Metrics {
     }
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// From a millisecond to a minute or so.
 fn durations() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.5, 13))
@@ -256,7 +250,7 @@ mod tests {
     use super::*;
 
     fn lines(metrics: &Metrics, beginning: &str) -> Vec<String> {
-        let text = metrics.encode(Standing { uploaded: 7, ..Standing::default() });
+        let text = metrics.encode(GaugeValues { uploaded: 7, ..GaugeValues::default() });
         text.lines().filter(|line| line.starts_with(beginning)).map(str::to_owned).collect()
     }
 
@@ -290,10 +284,10 @@ mod tests {
             metrics.request("allowed", Some(&rule), Outcome::Relayed, Duration::ZERO);
         }
         let counted = lines(&metrics, "sluice_requests_total");
-        assert_eq!(counted.len(), MOST_SERIES + 1);
+        assert_eq!(counted.len(), MAX_REQUEST_SERIES + 1);
         let other = format!(
             r#"sluice_requests_total{{code="allowed",rule="other",outcome="relayed"}} {}"#,
-            5000 - MOST_SERIES
+            5000 - MAX_REQUEST_SERIES
         );
         assert!(counted.contains(&other), "{counted:?}");
     }

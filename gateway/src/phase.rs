@@ -1,23 +1,23 @@
-//! How far a gateway is on its way from start to stop. It only moves forward.
+//! The phases of a gateway, from serving to stopped. They only move forward.
 
 use tokio::sync::watch;
 
 /// A gateway's phases, in their order.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Phase {
-    /// Who is outside is let in.
+    /// Connections are accepted.
     Serving,
-    /// Nobody is let in any more, and who is inside may finish.
+    /// No connection is accepted any more; open ones may finish.
     Draining,
-    /// The time to finish is over.
+    /// The time to finish is over; open connections are cut.
     Cut,
 }
 
-/// Everybody who has to know hears of it here.
+/// Notifies its holder of each new phase.
 pub(crate) type Phases = watch::Receiver<Phase>;
 
-/// Resolves when `phase` is reached, at once if it has been. Never, if the
-/// gateway is gone before: then nobody is left to tell.
+/// Resolves when `phase` is reached, at once if it has been; never, if the gateway is
+/// dropped before.
 pub(crate) async fn reached(phases: &mut Phases, phase: Phase) {
     if phases.wait_for(|now| *now >= phase).await.is_err() {
         std::future::pending::<()>().await;

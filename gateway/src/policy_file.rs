@@ -8,8 +8,11 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use audit::Digest;
-use policies::{Beyond, Policy, Problems, Registries, RunOverrides, Source, Sources};
+use audit::{Digest, Name, PolicyLoaded, Text};
+use policies::{
+    NotPermitted, Policy, Problems, Registries, RegistryKind, RegistryUrl, RunOverrides, Source,
+    Sources,
+};
 
 use crate::config::Config;
 
@@ -33,16 +36,29 @@ pub(crate) struct ReadPolicy {
     pub(crate) hash: String,
 }
 
+impl ReadPolicy {
+    /// The record that it took effect.
+    pub(crate) fn loaded(&self, file: Text, replaced: Option<Name>) -> PolicyLoaded {
+        PolicyLoaded {
+            hash: self.hash.as_str().into(),
+            name: Some((&*self.policy.name).into()),
+            file: Some(file),
+            rules: self.policy.rules().count() as u64,
+            replaced,
+        }
+    }
+}
+
 /// Why there is no policy.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    #[error("{}", said(.0))]
-    Beyond(Vec<Beyond>),
+    #[error("{}", lines(.0))]
+    Beyond(Vec<NotPermitted>),
     #[error(transparent)]
     Problems(#[from] Problems),
     #[error("cannot read the policy {}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("the policy {} is larger than {MOST_BYTES} bytes", path.display())]
+    #[error("the policy {} is larger than {MAX_POLICY_BYTES} bytes", path.display())]
     TooLarge { path: PathBuf },
 }
 
@@ -100,7 +116,7 @@ impl PolicyFile {
     }
 
     fn read_source(&self, source: &Source) -> Result<ReadPolicy, PolicyError> {
-        let beside = Beside { main: Path::new(&*source.name), file: self };
+        let beside = PolicySources { main: Path::new(&*source.name), file: self };
         let policy = policies::read(source, &beside)?;
         let policy = policy.for_run(&self.wanted).map_err(PolicyError::Beyond)?;
         Ok(ReadPolicy { policy, hash: Digest::of(source.text.as_bytes()).to_string() })
@@ -108,13 +124,13 @@ impl PolicyFile {
 }
 
 /// Files that stand beside the file that names them.
-struct Beside<'p> {
+struct PolicySources<'p> {
     /// The name of the text that is read, which need not be a file.
     main: &'p Path,
     file: &'p PolicyFile,
 }
 
-impl Sources for Beside<'_> {
+impl Sources for PolicySources<'_> {
     fn load(&self, written: &str, from: &Source) -> Result<Source, String> {
         let cannot = |err: io::Error| format!("cannot read `{written}`: {err}");
         let from = Path::new(&*from.name);
@@ -130,8 +146,8 @@ impl Sources for Beside<'_> {
         Ok(Source::new(path.display().to_string(), text))
     }
 
-    fn registries(&self) -> Registries {
-        self.file.registries.clone()
+    fn registries(&self, kind: RegistryKind) -> Vec<RegistryUrl> {
+        self.file.registries.of(kind).to_vec()
     }
 }
 
@@ -141,22 +157,22 @@ fn read_bounded(path: &Path, on_disk: &Path) -> Result<String, PolicyError> {
     let mut text = String::new();
     File::open(on_disk)
         .map_err(cannot)?
-        .take(MOST_BYTES + 1)
+        .take(MAX_POLICY_BYTES + 1)
         .read_to_string(&mut text)
         .map_err(cannot)?;
-    if text.len() as u64 > MOST_BYTES {
+    if text.len() as u64 > MAX_POLICY_BYTES {
         return Err(PolicyError::TooLarge { path: path.to_owned() });
     }
     Ok(text)
 }
 
-fn said(beyond: &[Beyond]) -> String {
+fn lines(beyond: &[NotPermitted]) -> String {
     let all: Vec<String> = beyond.iter().map(ToString::to_string).collect();
     all.join("\n")
 }
 
 /// More than any person writes or reads.
-pub(crate) const MOST_BYTES: u64 = 4 * 1024 * 1024;
+pub(crate) const MAX_POLICY_BYTES: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -250,7 +266,7 @@ mod tests {
             ("https://files.test/a/b/evil-1.0-py3-none-any.whl", "deny: no rule"),
             ("https://index.test/simple/evil/", "deny: no rule"),
         ] {
-            let asked = policies::Asked::new("GET", asked).expect("it is a request");
+            let asked = policies::SampleRequest::new("GET", asked).expect("it is a request");
             let decided = policy.decide(&asked.question()).to_string();
             assert!(decided.starts_with(answer), "{decided}");
         }

@@ -18,12 +18,12 @@ pub(crate) struct ReadAhead<S> {
     buffer: Vec<u8>,
     at: usize,
     /// The last read was full, so there is probably more.
-    hot: bool,
+    reading_fast: bool,
 }
 
 impl<S> ReadAhead<S> {
     pub(crate) fn new(socket: S) -> Self {
-        Self { socket, buffer: Vec::new(), at: 0, hot: false }
+        Self { socket, buffer: Vec::new(), at: 0, reading_fast: false }
     }
 
     pub(crate) fn socket(&self) -> &S {
@@ -35,7 +35,7 @@ impl<S> ReadAhead<S> {
         let part = ahead.get(..out.remaining()).unwrap_or(ahead);
         out.put_slice(part);
         self.at += part.len();
-        if self.at == self.buffer.len() && !self.hot {
+        if self.at == self.buffer.len() && !self.reading_fast {
             (self.buffer, self.at) = (Vec::new(), 0);
         }
     }
@@ -52,21 +52,21 @@ impl<S: AsyncRead + Unpin> AsyncRead for ReadAhead<S> {
             this.hand_out(out);
             return Poll::Ready(Ok(()));
         }
-        if !this.hot {
+        if !this.reading_fast {
             let (before, room) = (out.filled().len(), out.remaining());
             ready!(Pin::new(&mut this.socket).poll_read(cx, out))?;
-            this.hot = room >= WORTH_IT && out.filled().len() - before == room;
+            this.reading_fast = room >= MIN_FULL_READ_BYTES && out.filled().len() - before == room;
             return Poll::Ready(Ok(()));
         }
         this.at = 0;
         this.buffer.clear();
-        this.buffer.reserve_exact(AHEAD);
-        // Into memory that nobody has to clear first.
+        this.buffer.reserve_exact(READ_AHEAD_BYTES);
+        // `read_buf` reads into memory that need not be zeroed first.
         let read = pin!(this.socket.read_buf(&mut this.buffer)).poll(cx);
         if read.is_pending() {
             this.buffer = Vec::new();
         }
-        this.hot = ready!(read)? >= WORTH_IT;
+        this.reading_fast = ready!(read)? >= MIN_FULL_READ_BYTES;
         this.hand_out(out);
         Poll::Ready(Ok(()))
     }
@@ -103,10 +103,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ReadAhead<S> {
 }
 
 /// Four TLS records.
-const AHEAD: usize = 4 * ((16 << 10) + 256);
+const READ_AHEAD_BYTES: usize = 4 * ((16 << 10) + 256);
 /// A read that brings less is not followed by more soon enough to be worth a
 /// buffer.
-const WORTH_IT: usize = 4096;
+const MIN_FULL_READ_BYTES: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -188,20 +188,20 @@ mod tests {
 
     #[tokio::test]
     async fn only_a_large_read_that_came_back_full_is_read_ahead_of() {
-        for (sent, before, room, hot) in [
-            (100_000, 0, WORTH_IT, true),
-            (100_000, 10, WORTH_IT, true),
-            (100_000, 0, WORTH_IT - 1, false),
-            (WORTH_IT, 0, WORTH_IT, true),
-            (WORTH_IT, 0, WORTH_IT + 1, false),
-            (10, 0, WORTH_IT, false),
+        for (sent, before, room, reading_fast) in [
+            (100_000, 0, MIN_FULL_READ_BYTES, true),
+            (100_000, 10, MIN_FULL_READ_BYTES, true),
+            (100_000, 0, MIN_FULL_READ_BYTES - 1, false),
+            (MIN_FULL_READ_BYTES, 0, MIN_FULL_READ_BYTES, true),
+            (MIN_FULL_READ_BYTES, 0, MIN_FULL_READ_BYTES + 1, false),
+            (10, 0, MIN_FULL_READ_BYTES, false),
             (10, 0, 10, false),
         ] {
             let (mut near, far) = tokio::io::duplex(1 << 20);
             let mut ahead = ReadAhead::new(far);
             near.write_all(&vec![1; sent]).await.unwrap();
             assert_eq!(read_with_room(&mut ahead, before, room).await, sent.min(room));
-            assert_eq!(ahead.hot, hot, "{sent} bytes, room for {room}");
+            assert_eq!(ahead.reading_fast, reading_fast, "{sent} bytes, room for {room}");
         }
     }
 
@@ -209,15 +209,18 @@ mod tests {
     async fn it_reads_ahead_as_long_as_much_comes() {
         let (mut near, far) = tokio::io::duplex(1 << 20);
         let mut ahead = ReadAhead::new(far);
-        near.write_all(&vec![1; WORTH_IT + 2 * WORTH_IT]).await.unwrap();
-        read_with_room(&mut ahead, 0, WORTH_IT).await;
+        near.write_all(&vec![1; MIN_FULL_READ_BYTES + 2 * MIN_FULL_READ_BYTES]).await.unwrap();
+        read_with_room(&mut ahead, 0, MIN_FULL_READ_BYTES).await;
         // All of the rest at once, of which a part is handed out.
         assert_eq!(read_with_room(&mut ahead, 0, 100).await, 100);
-        assert_eq!((ahead.buffer.len(), ahead.hot), (2 * WORTH_IT, true));
-        assert_eq!(read_with_room(&mut ahead, 0, 2 * WORTH_IT).await, 2 * WORTH_IT - 100);
+        assert_eq!((ahead.buffer.len(), ahead.reading_fast), (2 * MIN_FULL_READ_BYTES, true));
+        assert_eq!(
+            read_with_room(&mut ahead, 0, 2 * MIN_FULL_READ_BYTES).await,
+            2 * MIN_FULL_READ_BYTES - 100
+        );
         near.write_all(&[2; 10]).await.unwrap();
-        assert_eq!(read_with_room(&mut ahead, 0, WORTH_IT).await, 10);
-        assert_eq!((ahead.buffer.capacity(), ahead.hot), (0, false), "little has come");
+        assert_eq!(read_with_room(&mut ahead, 0, MIN_FULL_READ_BYTES).await, 10);
+        assert_eq!((ahead.buffer.capacity(), ahead.reading_fast), (0, false), "little has come");
     }
 
     #[tokio::test]

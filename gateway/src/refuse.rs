@@ -21,16 +21,17 @@ use audit::{Name, Outcome, Unavailable};
 use policies::{AuthorityError, HostError, MethodError, PathError, PathFault};
 
 use crate::dial::DialError;
+use crate::http1::head::HeadFault;
 use crate::limits::{Limit, LimitReached};
-use crate::websocket::FrameFault;
+use crate::websocket::WebSocketFault;
 
 pub(crate) use denial::Denial;
-pub(crate) use reply::{Reply, Wire};
+pub(crate) use reply::{HttpReply, Reply};
 
 /// Why something ends before it is done.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// It can be read in two ways, and somebody downstream may read the other.
+    /// It can be read in two ways, and the upstream may read it the other way.
     #[error("{0}")]
     Ambiguous(String),
     #[error("nothing can be recorded: {0}")]
@@ -47,7 +48,7 @@ pub(crate) enum Refusal {
     BudgetSpent(LimitReached),
     #[error("it lasted longer than the {limit:?} it may")]
     CapReached { limit: Duration },
-    /// The sandbox went away. There is nobody to tell.
+    /// The client is gone, so it cannot be told.
     #[error("the client closed the connection: {0}")]
     ClientGone(String),
     #[error("a tunnel cannot be asked for inside a connection")]
@@ -80,8 +81,8 @@ pub(crate) enum Refusal {
     RateLimited(LimitReached),
     #[error("the rule `{rule}` puts a secret into the request, and none is at hand")]
     SecretUnavailable { rule: Name },
-    #[error("the connection is sealed, so its name must be readable: {0}")]
-    Sealed(&'static str),
+    #[error("the connection is not opened, so its name must be readable: {0}")]
+    Passthrough(&'static str),
     #[error("TRACE echoes what we send, so it is never sent")]
     Trace,
     #[error("the upstream closed the connection: {0}")]
@@ -91,23 +92,23 @@ pub(crate) enum Refusal {
     #[error("the upstream did not answer within {limit:?}")]
     UpstreamSilent { limit: Duration },
     #[error("what the upstream sent is not a WebSocket: {0}")]
-    UpstreamWebSocket(FrameFault),
+    UpstreamWebSocket(WebSocketFault),
     #[error("what the client sent is not a WebSocket: {0}")]
-    WebSocket(FrameFault),
+    WebSocket(WebSocketFault),
 }
 
 impl Refusal {
     /// Stable and documented: agents branch on it.
     pub(crate) fn code(&self) -> &'static str {
-        self.told().1
+        self.status_and_code().1
     }
 
     pub(crate) fn status(&self) -> u16 {
-        self.told().0
+        self.status_and_code().0
     }
 
     /// The status and the code, side by side: the whole table.
-    fn told(&self) -> (u16, &'static str) {
+    fn status_and_code(&self) -> (u16, &'static str) {
         match self {
             Self::Ambiguous(_) => (400, "ambiguous"),
             Self::AuditUnavailable(_) => (503, "audit_unavailable"),
@@ -133,7 +134,7 @@ impl Refusal {
             Self::PolicyChanged => (403, "denied"),
             Self::RateLimited(_) => (429, "rate_limited"),
             Self::SecretUnavailable { .. } => (403, "secret_unavailable"),
-            Self::Sealed(_) => (403, "sealed_name_unreadable"),
+            Self::Passthrough(_) => (403, "sealed_name_unreadable"),
             Self::Trace => (403, "denied"),
             Self::UpstreamClosed(_) => (502, "upstream_unreachable"),
             Self::UpstreamMalformed(_) => (502, "upstream_malformed"),
@@ -215,6 +216,15 @@ impl From<LimitReached> for Refusal {
         match reached.limit {
             Limit::RequestsPerMinute => Self::RateLimited(reached),
             Limit::Download | Limit::Upload => Self::BudgetSpent(reached),
+        }
+    }
+}
+
+impl From<HeadFault> for Refusal {
+    fn from(fault: HeadFault) -> Self {
+        match fault {
+            HeadFault::TooLong { limit } => Self::HeadTooLarge { limit },
+            fault => Self::Malformed(fault.to_string()),
         }
     }
 }

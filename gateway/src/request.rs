@@ -1,24 +1,24 @@
 //! Step 5 of 10: one reading of the request.
 //!
 //! HTTP/1.1 and HTTP/2 say the same things in different places. Both are brought
-//! into an [`Asked`], which holds what was sent, and [`Request::read`] makes of it
+//! into an [`RawRequest`], which holds what was sent, and [`Request::read`] makes of it
 //! the one reading that policy judges and the upstream gets. Whatever could be
 //! read in two ways is refused here: two hosts, a host that is not the
 //! connection's, a path with dot segments, a method we do not know, two spellings
 //! of one header.
 //!
-//! **Invariant:** after this step nobody looks at a name the client sent. The
+//! **Invariant:** after this step no code reads a name the client sent. The
 //! `Host` that goes out is rebuilt from the connection's destination.
 
 use policies::{
-    Authority, Destination, FurtherPath, Headers, Method, Overridden, OverrideError, Query,
-    RequestPath, Scheme, Sent, Target, check_fields,
+    AlternatePath, Authority, Destination, Headers, Method, OverrideError, Query, RequestOverrides,
+    RequestPath, Scheme, SentRequest, Target, check_fields,
 };
 
 use crate::refuse::Refusal;
 
 /// A request's headers, shared by tasks.
-pub(crate) type Fields = dyn Headers + Sync;
+pub(crate) type RequestHeaders = dyn Headers + Sync;
 
 /// The HTTP version a request was sent in.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -41,14 +41,14 @@ impl Version {
 
 /// A request as it was sent, head only.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'h> {
+pub(crate) struct RawRequest<'h> {
     pub(crate) method: &'h [u8],
     /// Origin form (`/path?query`), or absolute form.
     pub(crate) target: &'h [u8],
     /// HTTP/2's `:authority`. `Host` is read from the headers.
     pub(crate) authority: Option<&'h [u8]>,
     /// The headers that will be sent, and `Host`.
-    pub(crate) headers: &'h Fields,
+    pub(crate) headers: &'h RequestHeaders,
     pub(crate) version: Version,
     /// It asks to become a WebSocket. HTTP/2's extended CONNECT is given as
     /// `GET`, which is what the same request is in HTTP/1.1: one rule fits both.
@@ -61,40 +61,40 @@ pub(crate) struct Request<'h> {
     pub(crate) method: Method,
     pub(crate) overridden: Option<Method>,
     /// Paths that it tells the server to serve instead.
-    pub(crate) further: Vec<FurtherPath>,
+    pub(crate) further: Vec<AlternatePath>,
     pub(crate) path: RequestPath,
     pub(crate) query: Option<Query>,
     pub(crate) websocket: bool,
     pub(crate) grpc: bool,
     pub(crate) version: Version,
-    pub(crate) headers: &'h Fields,
+    pub(crate) headers: &'h RequestHeaders,
 }
 
 impl<'h> Request<'h> {
     /// Reads a request on a connection to `to`, which `authority` spells.
     pub(crate) fn read(
-        asked: &Asked<'h>,
+        raw: &RawRequest<'h>,
         scheme: Scheme,
         to: &Destination,
         authority: &str,
     ) -> Result<Self, Refusal> {
-        let method = method(asked.method)?;
-        let (path, query) = if asked.target.first() == Some(&b'/') {
-            check_authority(asked, None, to, authority)?;
-            split(asked.target)?
+        let method = method(raw.method)?;
+        let (path, query) = if raw.target.first() == Some(&b'/') {
+            check_authority(raw, None, to, authority)?;
+            split(raw.target)?
         } else {
-            let target = absolute(asked.target)?;
+            let target = absolute(raw.target)?;
             if target.scheme != scheme {
                 return Err(mismatch(to, format_args!("{}://", target.scheme)));
             }
-            check_authority(asked, Some(&target.destination), to, authority)?;
+            check_authority(raw, Some(&target.destination), to, authority)?;
             (target.path, target.query)
         };
-        let Asked { version, headers, websocket, .. } = *asked;
+        let RawRequest { version, headers, websocket, .. } = *raw;
         check_fields(headers).map_err(|err| Refusal::Ambiguous(err.to_string()))?;
-        let sent = Sent { scheme, to, method, query: query.as_ref(), headers };
-        let Overridden { method: overridden, paths: further } =
-            Overridden::read(&sent).map_err(|err| refused_override(err, to))?;
+        let sent = SentRequest { scheme, to, method, query: query.as_ref(), headers };
+        let RequestOverrides { method: overridden, paths: further } =
+            RequestOverrides::read(&sent).map_err(|err| refused_override(err, to))?;
         match overridden {
             Some(Method::Connect) => return Err(Refusal::ConnectInside),
             Some(Method::Trace) => return Err(Refusal::Trace),
@@ -110,13 +110,13 @@ impl<'h> Request<'h> {
     }
 }
 
-/// Whom a request in the clear is for, when nothing but its head says so.
-pub(crate) fn destination(asked: &Asked<'_>) -> Result<(Scheme, Destination), Refusal> {
-    if asked.target.first() == Some(&b'/') {
-        let host = only_host(asked.headers)?.ok_or(Refusal::NoServerName)?;
+/// The destination of a request in the clear, which only its head names.
+pub(crate) fn destination(raw: &RawRequest<'_>) -> Result<(Scheme, Destination), Refusal> {
+    if raw.target.first() == Some(&b'/') {
+        let host = only_host(raw.headers)?.ok_or(Refusal::NoServerName)?;
         return Ok((Scheme::Http, host.destination(Scheme::Http.default_port())));
     }
-    let target = absolute(asked.target)?;
+    let target = absolute(raw.target)?;
     Ok((target.scheme, target.destination))
 }
 
@@ -165,18 +165,18 @@ fn absolute(written: &[u8]) -> Result<Target, Refusal> {
 /// A name without a port means the connection's port: the port that was dialled
 /// is not in doubt, and many clients leave it out.
 fn check_authority(
-    asked: &Asked<'_>,
+    raw: &RawRequest<'_>,
     in_target: Option<&Destination>,
     to: &Destination,
     authority: &str,
 ) -> Result<(), Refusal> {
     // Most clients spell it as we do, and then there is nothing to read.
-    if in_target.is_none() && names_only(asked, authority) {
+    if in_target.is_none() && names_only(raw, authority) {
         return Ok(());
     }
-    let host = only_host(asked.headers)?;
-    let pseudo = asked.authority.map(Authority::parse_bytes).transpose()?;
-    if host.is_none() && pseudo.is_none() && asked.version != Version::Http10 {
+    let host = only_host(raw.headers)?;
+    let pseudo = raw.authority.map(Authority::parse_bytes).transpose()?;
+    if host.is_none() && pseudo.is_none() && raw.version != Version::Http10 {
         return Err(Refusal::Malformed("there is no Host header".to_owned()));
     }
     let host = host.map(|host| host.destination(to.port));
@@ -196,16 +196,16 @@ fn check_authority(
 
 /// Whether everything that names a host says exactly `authority`, and something
 /// does.
-fn names_only(asked: &Asked<'_>, authority: &str) -> bool {
+fn names_only(raw: &RawRequest<'_>, authority: &str) -> bool {
     let (mut hosts, mut same) = (0usize, true);
-    asked.headers.values("host", &mut |written| {
+    raw.headers.values("host", &mut |written| {
         hosts += 1;
         same &= written == authority.as_bytes();
     });
-    if let Some(written) = asked.authority {
+    if let Some(written) = raw.authority {
         same &= written == authority.as_bytes();
     }
-    same && hosts <= 1 && (hosts == 1 || asked.authority.is_some())
+    same && hosts <= 1 && (hosts == 1 || raw.authority.is_some())
 }
 
 fn mismatch(admitted: &Destination, named: std::fmt::Arguments<'_>) -> Refusal {
@@ -213,7 +213,7 @@ fn mismatch(admitted: &Destination, named: std::fmt::Arguments<'_>) -> Refusal {
 }
 
 /// The value of `Host`, if there is one; never one of two.
-fn only_host(headers: &Fields) -> Result<Option<Authority>, Refusal> {
+fn only_host(headers: &RequestHeaders) -> Result<Option<Authority>, Refusal> {
     let mut hosts = 0usize;
     let mut read = None;
     headers.values("host", &mut |value| {
@@ -227,7 +227,7 @@ fn only_host(headers: &Fields) -> Result<Option<Authority>, Refusal> {
 }
 
 /// Whether a refusal has to be a gRPC status.
-pub(crate) fn is_grpc(headers: &Fields) -> bool {
+pub(crate) fn is_grpc(headers: &RequestHeaders) -> bool {
     let mut grpc = false;
     headers.values("content-type", &mut |value| {
         let kind = value.get(..GRPC.len()).unwrap_or_default();

@@ -1,9 +1,9 @@
 //! What must hold before the gateway serves anyone.
 //!
-//! A gateway that stands between two networks is a wall only while the kernel
-//! does not forward packets around it, and containers inherit `ip_forward=1`
-//! from the machine. So this is measured, not assumed; what cannot be measured
-//! is taken for the worst. The other things that must hold (a policy that can be
+//! A gateway between two networks keeps a sandbox in only while the kernel does
+//! not forward packets around it, and containers inherit `ip_forward=1` from the
+//! machine. So forwarding is measured, and a gateway that cannot measure it does
+//! not start. The other things that must hold (a policy that can be
 //! read, a log that can be written, a key that only we can read) are checked by
 //! whoever opens them.
 
@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 
 use crate::config::Topology;
 
-/// Why the gateway would not be a wall.
+/// Why a sandbox could go around the gateway.
 #[derive(Debug, thiserror::Error)]
-pub enum Unsafe {
+pub enum SelfCheckError {
     #[error(
         "this gateway stands on {} networks ({}) and the kernel forwards packets between them ({setting} = 1), so a sandbox could go around it; start it with `{setting}=0` (Docker: --sysctl {setting}=0), or write `topology: host` if it stands between nothing",
         interfaces.len(), interfaces.join(", ")
@@ -28,12 +28,12 @@ pub enum Unsafe {
     Unknown { path: PathBuf, source: io::Error },
 }
 
-/// Refuses to be a router.
-pub(crate) fn check(topology: Topology) -> Result<(), Unsafe> {
+/// Fails if the kernel would forward packets past the gateway.
+pub(crate) fn check(topology: Topology) -> Result<(), SelfCheckError> {
     check_below(Path::new("/"), topology)
 }
 
-fn check_below(root: &Path, topology: Topology) -> Result<(), Unsafe> {
+fn check_below(root: &Path, topology: Topology) -> Result<(), SelfCheckError> {
     match topology {
         Topology::Host => return Ok(()),
         Topology::DualHomed => {}
@@ -44,18 +44,18 @@ fn check_below(root: &Path, topology: Topology) -> Result<(), Unsafe> {
     }
     for (setting, file) in FORWARDING {
         if is_on(&root.join(file))? {
-            return Err(Unsafe::Router { setting, interfaces });
+            return Err(SelfCheckError::Router { setting, interfaces });
         }
     }
     Ok(())
 }
 
 /// The interfaces that are up and lead somewhere.
-fn interfaces(root: &Path) -> Result<Vec<String>, Unsafe> {
+fn interfaces(root: &Path) -> Result<Vec<String>, SelfCheckError> {
     let all = root.join("sys/class/net");
     let unknown = |path: &Path| {
         let path = path.to_owned();
-        move |source| Unsafe::Unknown { path, source }
+        move |source| SelfCheckError::Unknown { path, source }
     };
     let mut found = Vec::new();
     for entry in fs::read_dir(&all).map_err(unknown(&all))? {
@@ -65,10 +65,10 @@ fn interfaces(root: &Path) -> Result<Vec<String>, Unsafe> {
             Ok(flags) => flags,
             // `bonding_masters` is no interface, and an interface may just be going.
             Err(err) if is_absent(&err) => continue,
-            Err(source) => return Err(Unsafe::Unknown { path: file, source }),
+            Err(source) => return Err(SelfCheckError::Unknown { path: file, source }),
         };
         let digits = flags.trim().trim_start_matches("0x");
-        // Flags nobody understands are those of an interface that is up.
+        // An interface whose flags cannot be parsed counts as up.
         let flags = u32::from_str_radix(digits, 16).unwrap_or(IS_UP);
         if flags & IS_UP != 0 && flags & IS_LOOPBACK == 0 {
             found.push(entry.file_name().to_string_lossy().into_owned());
@@ -78,12 +78,12 @@ fn interfaces(root: &Path) -> Result<Vec<String>, Unsafe> {
     Ok(found)
 }
 
-fn is_on(setting: &Path) -> Result<bool, Unsafe> {
+fn is_on(setting: &Path) -> Result<bool, SelfCheckError> {
     match fs::read_to_string(setting) {
         Ok(value) => Ok(value.trim() != "0"),
         // A kernel without IPv6 has no such setting, and forwards nothing by it.
         Err(err) if is_absent(&err) => Ok(false),
-        Err(source) => Err(Unsafe::Unknown { path: setting.to_owned(), source }),
+        Err(source) => Err(SelfCheckError::Unknown { path: setting.to_owned(), source }),
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
     fn forwarding_ipv6_alone_makes_a_router_too() {
         let root = machine(&[LO, ETH0, ETH1], "0\n", Some("1\n"));
         let err = check_below(root.path(), Topology::DualHomed).expect_err("it is a router");
-        let Unsafe::Router { setting, .. } = err else { panic!("{err}") };
+        let SelfCheckError::Router { setting, .. } = err else { panic!("{err}") };
         assert_eq!(setting, "net.ipv6.conf.all.forwarding");
     }
 
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn planted_sockets_on_a_host_that_routes_are_fine() {
+    fn inherited_sockets_on_a_host_that_routes_are_fine() {
         let root = machine(&[LO, ETH0, ETH1], "1\n", Some("1\n"));
         assert!(check_below(root.path(), Topology::Host).is_ok());
     }
@@ -167,6 +167,6 @@ mod tests {
     fn what_cannot_be_measured_is_taken_for_the_worst() {
         let root = tempfile::tempdir().expect("a directory can be made");
         let err = check_below(root.path(), Topology::DualHomed).expect_err("nothing is known");
-        assert!(matches!(err, Unsafe::Unknown { .. }), "{err}");
+        assert!(matches!(err, SelfCheckError::Unknown { .. }), "{err}");
     }
 }

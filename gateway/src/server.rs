@@ -1,8 +1,8 @@
 //! The gateway as a whole: built, serving, drained.
 //!
-//! [`Server::start`] and [`build`] are one straight list. Its order matters: what could refuse
-//! to start comes first and leaves nothing behind, and the sandbox's listeners
-//! come last, so that nobody is let in before everything stands.
+//! [`Server::start`] and [`build`] are one straight list. Its order matters: what can
+//! fail comes first and leaves nothing behind, and the sandbox's listeners come
+//! last, so that no connection is accepted before everything else is up.
 
 use std::fs::File;
 use std::io;
@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use audit::{Digest, Log, Name, Notice, Options, PolicyLoaded, PolicyRefused, Text};
-use certs::{Authority, Serving};
+use audit::{Digest, Log, LogNotice, Name, Options, PolicyRefused, Text};
+use certs::{CertificateAuthority, Serving};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::JoinSet;
 use tokio::{task, time};
@@ -27,39 +27,39 @@ use crate::dns::NameServer;
 use crate::gateway::{Gateway, PolicyCell};
 use crate::lifecycle;
 use crate::limits::Limits;
-use crate::listen::{self, BindError, Bound, Inherited, Way};
+use crate::listen::{self, BindError, BoundListeners, Inherited, ListenerKind};
 use crate::metrics::Metrics;
 use crate::open_files;
 use crate::phase::{Phase, reached};
 use crate::policy_file::{PolicyError, PolicyFile, ReadPolicy};
-use crate::selfcheck::{self, Unsafe};
+use crate::selfcheck::{self, SelfCheckError};
 use crate::workers::{self, Workers};
 
 /// Why a gateway does not start. Nothing is served then.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("there is no audit log, and without one nothing may pass")]
+    #[error("cannot open the audit log, and nothing is relayed without one")]
     Audit(#[from] audit::OpenError),
-    #[error("there is no authority to mint certificates with")]
-    Authority(#[from] certs::AuthorityError),
+    #[error("cannot set up the certificate authority")]
+    Authority(#[from] certs::CertificateAuthorityError),
     #[error(transparent)]
     Bind(#[from] BindError),
     #[error(transparent)]
     Control(#[from] SocketError),
-    #[error("cannot prepare the way out")]
+    #[error("cannot set up upstream connections")]
     Dialer(#[from] DialerError),
-    #[error("cannot serve a socket that was bound")]
+    #[error("cannot start serving the listeners")]
     Io(#[from] io::Error),
     #[error("cannot mint certificates")]
     Mint(#[from] certs::MintError),
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    #[error("the sandbox would not know whom to trust")]
-    TrustKit(#[from] certs::KitError),
-    #[error("what cannot be recorded does not start: {0}")]
+    #[error("cannot write the trust kit for the sandbox")]
+    TrustKit(#[from] certs::TrustKitError),
+    #[error("cannot write to the audit log: {0}")]
     Unrecorded(#[from] audit::Unavailable),
     #[error(transparent)]
-    Unsafe(#[from] Unsafe),
+    SelfCheckError(#[from] SelfCheckError),
 }
 
 /// A gateway that serves.
@@ -70,9 +70,9 @@ pub struct Server {
     listening: Vec<Listening>,
     /// Accepts connections; ends with the drain.
     accepting: task::JoinHandle<()>,
-    /// Do the same on threads of their own.
+    /// They accept connections as well, each on a thread of its own.
     _workers: Workers,
-    /// Names and control; they end with the server.
+    /// The name server and the control socket; they end with the server.
     others: JoinSet<()>,
 }
 
@@ -80,9 +80,9 @@ pub struct Server {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use]
 pub enum Drained {
-    /// Everybody had left.
+    /// Every connection had ended.
     All,
-    /// The time was up, and so many connections were cut.
+    /// The time limit passed, and this many connections were cut.
     Cut { connections: u32 },
 }
 
@@ -95,7 +95,7 @@ impl Server {
         match build(config, control, log.clone(), inherited).await {
             Ok(server) => Ok(server),
             Err(err) => {
-                // The log says in order that nothing was served.
+                // A closed log says that the gateway stopped in order.
                 if let Err(unclosed) = log.close().await {
                     warn!(%unclosed, "the audit log was not closed");
                 }
@@ -114,7 +114,7 @@ impl Server {
         match self.controller.handle(Action::Reload { text: None }, Caller::Signal).await {
             // A policy that was refused has said so.
             Ok(_) | Err(ActionError::Policy(_)) => {}
-            Err(err) => warn!(%err, "the policy was not read again"),
+            Err(err) => warn!(%err, "cannot reload the policy"),
         }
     }
 
@@ -123,19 +123,22 @@ impl Server {
         reached(&mut self.controller.phases(), Phase::Draining).await;
     }
 
-    /// Lets nobody in any more, waits for those inside, and closes the log.
+    /// Stops accepting, waits for open connections to end, and closes the log.
     pub async fn drain(mut self) -> Drained {
         if let Err(err) = self.controller.handle(Action::Drain, Caller::Signal).await {
-            warn!(%err, "stopping all the same");
+            warn!(%err, "cannot record the drain; stopping anyway");
         }
         let limits = &self.gateway.limits;
-        let patience = limits.drain();
-        info!(connections = limits.open_connections(), ?patience, "draining");
-        let drained = match time::timeout(patience, limits.all_rooms_free()).await {
+        let limit = limits.bounds().drain;
+        info!(connections = limits.open_connections(), ?limit, "draining");
+        let drained = match time::timeout(limit, limits.all_slots_free()).await {
             Ok(()) => Drained::All,
             Err(_) => {
                 let connections = limits.open_connections();
-                warn!(connections, "the time is up; cutting what is left");
+                warn!(
+                    connections,
+                    "the drain limit has passed; cutting the connections that are left"
+                );
                 self.controller.advance(Phase::Cut);
                 Drained::Cut { connections }
             }
@@ -143,12 +146,12 @@ impl Server {
         if let Err(err) = (&mut self.accepting).await {
             warn!(%err, "the accepting task did not end in order");
         }
-        match time::timeout(CLOSING, self.gateway.log.close()).await {
+        match time::timeout(LOG_CLOSE_TIMEOUT, self.gateway.log.close()).await {
             Ok(Ok(head)) => info!(lines = head.seq, "the audit log is closed"),
             Ok(Err(err)) => warn!(%err, "the audit log was not closed"),
             Err(_) => warn!("the audit log was not closed: records are still open"),
         }
-        // Last: whoever finds nobody at the control socket may end us.
+        // Last: a runner that finds the control socket closed may kill us.
         self.others.shutdown().await;
         drained
     }
@@ -165,8 +168,8 @@ async fn build(
     let ReadPolicy { policy, hash } = read_policy(&policy_file, &log).await?;
     let tls = Serving::new(Arc::new(authority(&config)?))?;
     if let Some(kit) = &config.trust_kit {
-        // Before anybody can ask whether we are ready: who waits for that finds it.
-        certs::Kit::write(kit, tls.authority().certificate(), &config.upstream.roots)?;
+        // Before the control socket answers: who waits for `ready` finds the kit.
+        certs::TrustKit::write(kit, tls.authority().certificate(), &config.upstream.roots)?;
     }
     let dialer = Dialer::new(config.upstream)?;
     let limits = Limits::new(config.limits, &policy.net.limits);
@@ -185,9 +188,9 @@ async fn build(
     serve_names(names, bound.names_udp, bound.names_tcp, &mut others)?;
 
     let phases = controller.phases();
-    let doors = workers::opened(&bound.connections)?;
+    let listeners = workers::clone_listeners(&bound.connections)?;
     let _workers = workers::start(config.workers, &bound.connections, &gateway, &phases)?;
-    let accepting = listen::listen(doors, Arc::clone(&gateway), lifecycle::serve, phases);
+    let accepting = listen::listen(listeners, Arc::clone(&gateway), lifecycle::serve, phases);
     let accepting = tokio::spawn(accepting);
     Ok(Server { gateway, controller, listening, accepting, _workers, others })
 }
@@ -195,10 +198,10 @@ async fn build(
 fn open_log(config: &Config) -> Result<Log, StartError> {
     let options = Options {
         writer: Text::constant(concat!("sluice-gateway ", env!("CARGO_PKG_VERSION"))),
-        // What leaves is on disk first. What has ended can wait a moment: a sync
-        // for each answer would cost more than the answer.
-        sync: audit::Sync::Awaited(SYNC_WITHIN),
-        most_bytes: config.limits.audit,
+        // An `opened` line is on disk before its request leaves. A closing line may
+        // wait: a sync for each answer would cost more than the answer.
+        sync: audit::SyncPolicy::Awaited(RECORD_SYNC_DELAY),
+        max_bytes: config.limits.audit,
         pins: config.upstream.hosts.written().into_iter().map(Text::from).collect(),
         roots: config.upstream.roots.files.iter().map(|file| named_root(file)).collect(),
         origin: config.origin.clone(),
@@ -221,38 +224,31 @@ fn named_root(file: &Path) -> Name {
     format!("{name}={digest}").into()
 }
 
-/// Says in our own log what became of the audit log: with it, all traffic stops.
-fn report(notice: &Notice<'_>) {
+/// Tells the operator what happened to the audit log: without it all traffic stops.
+fn report(notice: &LogNotice<'_>) {
     match *notice {
-        Notice::Ended { folder, why } => error!(
+        LogNotice::Ended { folder, why } => error!(
             folder = %folder.display(), %why,
             "the audit log has ended, so nothing passes any more; start the gateway anew to go on"
         ),
-        Notice::Paused { folder, why } => error!(
+        LogNotice::Paused { folder, why } => error!(
             folder = %folder.display(), why,
             "the audit log has no room, so nothing passes; \
              make room on that disk and the gateway goes on by itself"
         ),
-        Notice::Resumed { folder, paused, refused } => info!(
+        LogNotice::Resumed { folder, paused, refused } => info!(
             folder = %folder.display(), ?paused, refused,
             "the audit log has room again, and the gateway goes on"
         ),
     }
 }
 
-/// A policy that is refused at the start is recorded before we give up.
+/// Reads the policy, and records it, also when it is refused.
 async fn read_policy(file: &PolicyFile, log: &Log) -> Result<ReadPolicy, StartError> {
     let path: Text = format_args!("{}", file.path().display()).into();
     match file.read() {
         Ok(read) => {
-            let loaded = PolicyLoaded {
-                hash: read.hash.as_str().into(),
-                name: Some((&*read.policy.name).into()),
-                file: Some(path),
-                rules: read.policy.rules().count() as u64,
-                replaced: None,
-            };
-            log.record_safely(loaded).await?;
+            log.record_safely(read.loaded(path, None)).await?;
             Ok(read)
         }
         Err(err) => {
@@ -263,10 +259,12 @@ async fn read_policy(file: &PolicyFile, log: &Log) -> Result<ReadPolicy, StartEr
     }
 }
 
-fn authority(config: &Config) -> Result<Authority, certs::AuthorityError> {
+fn authority(config: &Config) -> Result<CertificateAuthority, certs::CertificateAuthorityError> {
     match &config.ca {
-        Ca::Directory { path, lifetime } => Authority::in_directory(path, &config.run, *lifetime),
-        Ca::Memory { lifetime } => Authority::in_memory(&config.run, *lifetime),
+        Ca::Directory { path, lifetime } => {
+            CertificateAuthority::in_directory(path, &config.run, *lifetime)
+        }
+        Ca::Memory { lifetime } => CertificateAuthority::in_memory(&config.run, *lifetime),
     }
 }
 
@@ -290,7 +288,7 @@ fn serve_names(
     Ok(())
 }
 
-fn listening(bound: &Bound) -> io::Result<Vec<Listening>> {
+fn listening(bound: &BoundListeners) -> io::Result<Vec<Listening>> {
     let mut all = Vec::new();
     let mut add = |way: &str, address: io::Result<SocketAddr>| {
         all.push(Listening { way: way.to_owned(), address: address?.to_string() });
@@ -298,10 +296,10 @@ fn listening(bound: &Bound) -> io::Result<Vec<Listening>> {
     };
     for (way, listener) in &bound.connections {
         let name = match way {
-            Way::CapturedHttp => "http",
-            Way::CapturedHttps => "https",
-            Way::Proxy => "proxy",
-            Way::Socks => "socks",
+            ListenerKind::CapturedHttp => "http",
+            ListenerKind::CapturedHttps => "https",
+            ListenerKind::Proxy => "proxy",
+            ListenerKind::Socks => "socks",
         };
         add(name, listener.local_addr())?;
     }
@@ -315,10 +313,10 @@ fn listening(bound: &Bound) -> io::Result<Vec<Listening>> {
 }
 
 /// How long a closing record may be written but not yet on disk.
-const SYNC_WITHIN: Duration = Duration::from_millis(50);
+const RECORD_SYNC_DELAY: Duration = Duration::from_millis(50);
 
-/// For the last records to be written.
-const CLOSING: Duration = Duration::from_secs(5);
+/// How long writing the last records may take at the end.
+const LOG_CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! What the machine tells a running gateway.
+//! The signals of the operating system that a gateway obeys.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The signals a gateway listens for, from the moment this is made.
 #[derive(Debug)]
-pub struct Signals {
+pub struct OsSignals {
     hangup: Signal,
     interrupt: Signal,
     terminate: Signal,
@@ -15,14 +15,14 @@ pub struct Signals {
 
 /// What a signal means.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Told {
+pub enum OperatorSignal {
     /// SIGHUP.
     Reload,
     /// SIGTERM or SIGINT.
     Stop,
 }
 
-impl Signals {
+impl OsSignals {
     pub fn listen() -> io::Result<Self> {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
@@ -32,11 +32,11 @@ impl Signals {
     }
 
     /// The next one.
-    pub async fn next(&mut self) -> Told {
+    pub async fn next(&mut self) -> OperatorSignal {
         select! {
-            _ = self.hangup.recv() => Told::Reload,
-            _ = self.interrupt.recv() => Told::Stop,
-            _ = self.terminate.recv() => Told::Stop,
+            _ = self.hangup.recv() => OperatorSignal::Reload,
+            _ = self.interrupt.recv() => OperatorSignal::Stop,
+            _ = self.terminate.recv() => OperatorSignal::Stop,
         }
     }
 }

@@ -14,11 +14,11 @@ use tokio_rustls::StartHandshake;
 use tokio_rustls::server::TlsStream;
 
 use crate::admit::HostPermit;
-use crate::connection::Doom;
-use crate::dial::cipher_name;
+use crate::connection::BlanketRefusal;
+use crate::dial::{tls_cipher, tls_version};
 use crate::gateway::Gateway;
 use crate::inspect::Meter;
-use crate::opening::hello::Hello;
+use crate::opening::client_hello::ClientHello;
 use crate::read_ahead::ReadAhead;
 use crate::record::ConnectionRecord;
 use crate::refuse::Refusal;
@@ -39,11 +39,14 @@ pub(crate) enum Protocol {
 
 /// Whether the name in the hello is the destination's. None at all is fine: the
 /// client has named the destination before.
-pub(crate) fn check_name(hello: &Hello, to: &Destination) -> Result<(), Doom> {
+pub(crate) fn check_name(hello: &ClientHello, to: &Destination) -> Result<(), BlanketRefusal> {
     let Some(written) = &hello.server_name else { return Ok(()) };
     match (HostName::parse(written), &to.host) {
         (Ok(named), Host::Name(admitted)) if named == *admitted => Ok(()),
-        _ => Err(Doom::Misnamed { admitted: to.host.to_string(), named: written.clone() }),
+        _ => Err(BlanketRefusal::NameMismatch {
+            admitted: to.host.to_string(),
+            named: written.clone(),
+        }),
     }
 }
 
@@ -55,7 +58,7 @@ pub(crate) fn check_name(hello: &Hello, to: &Destination) -> Result<(), Doom> {
 /// and the connection is in the log, before it does.
 pub(crate) async fn protocols(
     permit: &HostPermit,
-    hello: &Hello,
+    hello: &ClientHello,
     to: &Destination,
     gateway: &Arc<Gateway>,
     record: &mut ConnectionRecord,
@@ -71,7 +74,7 @@ pub(crate) async fn protocols(
             record.opened().await?;
             let speaks_h2 = gateway.dialer.speaks_h2(permit, to).await;
             meter.settle(name, &speaks_h2);
-            record.tally().add(&meter.traffic());
+            record.totals().add(&meter.traffic());
             speaks_h2
         }
     };
@@ -87,7 +90,7 @@ pub(crate) async fn protocols(
 /// Finishes the handshake as `leaf`.
 pub(crate) async fn terminate(
     stream: TcpStream,
-    hello: Hello,
+    hello: ClientHello,
     leaf: &Host,
     alpn: Alpn,
     gateway: &Gateway,
@@ -100,7 +103,7 @@ pub(crate) async fn terminate(
     };
     let config = gateway.tls.config(&subject, alpn).map_err(|err| failed(&err))?;
     let server_name = hello.server_name.clone();
-    let limit = gateway.limits.opening();
+    let limit = gateway.limits.bounds().opening;
     let handshake =
         StartHandshake::from_parts(hello.accepted, ReadAhead::new(stream)).into_stream(config);
     let stream = match time::timeout(limit, handshake).await {
@@ -118,17 +121,11 @@ pub(crate) async fn terminate(
 }
 
 fn facts(session: &rustls::ServerConnection, server_name: Option<String>) -> audit::Tls {
-    let version = match session.protocol_version() {
-        Some(rustls::ProtocolVersion::TLSv1_3) => Some("1.3"),
-        Some(rustls::ProtocolVersion::TLSv1_2) => Some("1.2"),
-        _ => None,
-    };
-    let cipher = session.negotiated_cipher_suite().map(|suite| cipher_name(suite.suite()));
     let protocol = session.alpn_protocol().map(String::from_utf8_lossy);
     let resumed = session.handshake_kind().map(|kind| kind == rustls::HandshakeKind::Resumed);
     audit::Tls {
-        version: version.map(audit::Text::constant),
-        cipher: cipher.map(audit::Text::constant),
+        version: tls_version(session).map(audit::Text::constant),
+        cipher: tls_cipher(session).map(audit::Text::constant),
         next_protocol: protocol.map(|name| audit::Text::new(&name)),
         server_name: server_name.map(audit::Text::from),
         resumed,

@@ -4,11 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use certs::{Authority, Lifetime, Serving};
+use certs::{CertificateAuthority, Lifetime, Serving};
 use policies::{NoFiles, Source};
 use tempfile::TempDir;
 
-use crate::dial::{Dialer, Settings};
+use crate::dial::{Dialer, UpstreamSettings};
 use crate::gateway::{Gateway, PolicyCell};
 use crate::limits::{Bounds, Limits};
 use crate::metrics::Metrics;
@@ -47,7 +47,7 @@ impl Stage {
     }
 
     pub(crate) fn with_bounds(text: &str, bounds: Bounds) -> Self {
-        let dialer = Dialer::new(Settings::default()).expect("the bundled roots are there");
+        let dialer = Dialer::new(UpstreamSettings::default()).expect("the bundled roots are there");
         Self::with_dialer(text, bounds, dialer)
     }
 
@@ -63,7 +63,8 @@ impl Stage {
         let (log, _) =
             audit::Log::open_through(&audit_folder, options, |folder| StageDisk(folder, disk))
                 .expect("a log can be opened");
-        let authority = Authority::in_memory("test", Lifetime::default()).expect("keys are made");
+        let authority =
+            CertificateAuthority::in_memory("test", Lifetime::default()).expect("keys are made");
         let limits = Limits::new(bounds, &policy.net.limits);
         let gateway = Gateway::new(
             PolicyCell::new(policy, "hash"),

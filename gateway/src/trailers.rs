@@ -1,6 +1,6 @@
 //! Fields that come after a body.
 //!
-//! Some servers merge them into the head, long after policy has looked at it. So
+//! Some servers merge them into the head, after policy has judged it. So
 //! a trailer of a request may not be named like anything that decides what the
 //! request means: what frames or routes it, what says who sent it, what replaces
 //! its method, path, host or scheme, what a rule of the policy judges. HTTP/1.1

@@ -1,12 +1,12 @@
 //! The threads that serve connections, each with a runtime of its own.
 //!
-//! A connection lives and ends on the thread that accepted it, and so do the
-//! upstream connections it uses: they are kept [per worker](PerWorker). So
-//! nothing on the way of a request wakes another thread or waits for one, and
-//! what it touches is in one processor's cache.
+//! A connection is served by the thread that accepted it, and so are the upstream
+//! connections it uses: they are kept [per worker](PerWorker). So a request wakes
+//! no other thread and waits for none, and its data stays in one processor's
+//! cache.
 //!
 //! The caller's runtime is the first worker; the others accept from the same
-//! sockets beside it. Whoever is free comes first.
+//! sockets. A free worker accepts the next connection.
 
 use std::cell::Cell;
 use std::io;
@@ -24,20 +24,20 @@ use tokio::sync::watch;
 
 use crate::gateway::Gateway;
 use crate::lifecycle;
-use crate::listen::{self, Way};
+use crate::listen::{self, ListenerKind};
 use crate::phase::Phases;
 
-/// More would not be served better: the sandbox's own processors are few.
-const MOST: usize = 8;
+/// More would not be faster: the sandbox's own processors are few.
+const MAX_WORKERS: usize = 8;
 
 thread_local! {
     /// Which worker this thread is. The caller's threads are all the first one.
-    static HERE: Cell<usize> = const { Cell::new(0) };
+    static WORKER_NUMBER: Cell<usize> = const { Cell::new(0) };
 }
 
 /// One of something for each worker.
 #[derive(Debug)]
-pub(crate) struct PerWorker<T>([T; MOST]);
+pub(crate) struct PerWorker<T>([T; MAX_WORKERS]);
 
 impl<T> PerWorker<T> {
     pub(crate) fn new(make: impl Fn() -> T) -> Self {
@@ -47,7 +47,7 @@ impl<T> PerWorker<T> {
     /// The one of the thread that asks.
     pub(crate) fn here(&self) -> &T {
         let Self([first, ..]) = self;
-        self.0.get(HERE.get()).unwrap_or(first)
+        self.0.get(WORKER_NUMBER.get()).unwrap_or(first)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
@@ -58,9 +58,9 @@ impl<T> PerWorker<T> {
 /// How many there are of something on one worker. It has a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(crate) struct Count(AtomicU32);
+pub(crate) struct WorkerCount(AtomicU32);
 
-impl Count {
+impl WorkerCount {
     pub(crate) fn up(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -76,8 +76,8 @@ impl Count {
 
 /// Has the task of this moment polled again once the others of its worker that
 /// are ready had their turn.
-pub(crate) fn let_others_go_first(cx: &mut Context<'_>) {
-    // Its first poll says when; what it is then is of no interest.
+pub(crate) fn yield_to_others(cx: &mut Context<'_>) {
+    // Its first poll registers the wake-up, which is all that is needed.
     let polled = pin!(tokio::task::yield_now()).poll(cx);
     debug_assert!(polled.is_pending(), "the runtime would not let others go first");
 }
@@ -97,21 +97,21 @@ pub fn processors() -> usize {
 /// Starts `count` of them, the caller included.
 pub(crate) fn start(
     count: usize,
-    doors: &[(Way, StdListener)],
+    listeners: &[(ListenerKind, StdListener)],
     gateway: &Arc<Gateway>,
     phases: &Phases,
 ) -> io::Result<Workers> {
     let (_alive, alive) = watch::channel(());
-    for number in 1..count.min(MOST) {
+    for number in 1..count.min(MAX_WORKERS) {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let doors = {
+        let listeners = {
             let _inside = runtime.enter();
-            opened(doors)?
+            clone_listeners(listeners)?
         };
         let (gateway, phases, mut alive) = (Arc::clone(gateway), phases.clone(), alive.clone());
         let served = async move {
-            listen::listen(doors, Arc::clone(&gateway), lifecycle::serve, phases).await;
-            gateway.limits.all_rooms_free().await;
+            listen::listen(listeners, Arc::clone(&gateway), lifecycle::serve, phases).await;
+            gateway.limits.all_slots_free().await;
         };
         let work = async move {
             select! {
@@ -121,7 +121,7 @@ pub(crate) fn start(
             }
         };
         thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
-            HERE.set(number);
+            WORKER_NUMBER.set(number);
             runtime.block_on(work);
             // What is still under way, such as a lookup, is not waited for.
             runtime.shutdown_background();
@@ -131,8 +131,13 @@ pub(crate) fn start(
 }
 
 /// The same sockets once more, for the runtime of this moment.
-pub(crate) fn opened(doors: &[(Way, StdListener)]) -> io::Result<Vec<(Way, TcpListener)>> {
-    doors.iter().map(|(way, door)| Ok((*way, TcpListener::from_std(door.try_clone()?)?))).collect()
+pub(crate) fn clone_listeners(
+    listeners: &[(ListenerKind, StdListener)],
+) -> io::Result<Vec<(ListenerKind, TcpListener)>> {
+    listeners
+        .iter()
+        .map(|(kind, listener)| Ok((*kind, TcpListener::from_std(listener.try_clone()?)?)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -151,7 +156,7 @@ mod tests {
                 let mut waits = name == "polite";
                 tokio::spawn(std::future::poll_fn(move |cx| {
                     if std::mem::replace(&mut waits, false) {
-                        let_others_go_first(cx);
+                        yield_to_others(cx);
                         return Poll::Pending;
                     }
                     order.lock().push(name);
@@ -171,7 +176,7 @@ mod tests {
         each.here().fetch_add(1, Ordering::Relaxed);
         thread::scope(|scope| {
             scope.spawn(|| {
-                HERE.set(1);
+                WORKER_NUMBER.set(1);
                 each.here().fetch_add(10, Ordering::Relaxed);
             });
         });

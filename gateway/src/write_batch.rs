@@ -6,7 +6,7 @@
 //! sends it when the task has nothing more to do for the moment.
 //!
 //! **Invariant:** no turn ends with something held that the socket would have
-//! taken. A socket that takes nothing more stops the writer once [`MOST_HELD`]
+//! taken. A socket that takes nothing more stops the writer once [`MAX_HELD_BYTES`]
 //! is held.
 
 use std::fmt;
@@ -25,7 +25,7 @@ pub(crate) struct Batched<S>(Arc<Mutex<Batch<S>>>);
 
 /// What sends them.
 #[derive(Debug)]
-pub(crate) struct Sender<S>(Arc<Mutex<Batch<S>>>);
+pub(crate) struct BatchSender<S>(Arc<Mutex<Batch<S>>>);
 
 /// What has to be ready before anything is sent.
 pub(crate) type Gate = Box<dyn FnMut(&mut Context<'_>) -> Poll<io::Result<()>> + Send>;
@@ -36,28 +36,28 @@ struct Batch<S> {
     /// What was written and not sent yet, from `sent` on.
     held: Vec<u8>,
     sent: usize,
-    /// What the writer has not heard of yet.
+    /// An error that the writer is told of at its next call.
     failed: Option<io::Error>,
 }
 
-pub(crate) fn batched<S>(stream: S) -> (Batched<S>, Sender<S>) {
+pub(crate) fn batched<S>(stream: S) -> (Batched<S>, BatchSender<S>) {
     batched_if(None, stream)
 }
 
 /// The same, where nothing is sent that was written before `gate` was ready.
-pub(crate) fn batched_behind<S>(gate: Gate, stream: S) -> (Batched<S>, Sender<S>) {
+pub(crate) fn batched_behind<S>(gate: Gate, stream: S) -> (Batched<S>, BatchSender<S>) {
     batched_if(Some(gate), stream)
 }
 
-fn batched_if<S>(gate: Option<Gate>, stream: S) -> (Batched<S>, Sender<S>) {
+fn batched_if<S>(gate: Option<Gate>, stream: S) -> (Batched<S>, BatchSender<S>) {
     let batch = Batch { stream, gate, held: Vec::new(), sent: 0, failed: None };
     let batch = Arc::new(Mutex::new(batch));
-    (Batched(Arc::clone(&batch)), Sender(batch))
+    (Batched(Arc::clone(&batch)), BatchSender(batch))
 }
 
 /// Runs `task`, whose stream is the other half of `sender`, and sends what it
 /// has written whenever it pauses.
-pub(crate) async fn in_turns<S, F>(sender: Sender<S>, task: F) -> F::Output
+pub(crate) async fn in_turns<S, F>(sender: BatchSender<S>, task: F) -> F::Output
 where
     S: AsyncWrite + Unpin,
     F: Future,
@@ -105,7 +105,7 @@ impl<S: AsyncWrite + Unpin> Batch<S> {
         self.sent = 0;
         self.held.clear();
         // An idle connection holds next to nothing.
-        self.held.shrink_to(LEAST_HELD);
+        self.held.shrink_to(IDLE_HELD_BYTES);
         Poll::Ready(Ok(()))
     }
 
@@ -114,7 +114,7 @@ impl<S: AsyncWrite + Unpin> Batch<S> {
         if let Some(err) = self.failed.take() {
             return Poll::Ready(Err(err));
         }
-        if self.held.len() < MOST_HELD { Poll::Ready(Ok(())) } else { self.poll_send(cx) }
+        if self.held.len() < MAX_HELD_BYTES { Poll::Ready(Ok(())) } else { self.poll_send(cx) }
     }
 }
 
@@ -175,8 +175,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Batched<S> {
 
 /// Four TLS records. A writer that has as much waiting is a bulk transfer, and
 /// gains nothing from more.
-const MOST_HELD: usize = 64 << 10;
-const LEAST_HELD: usize = 8 << 10;
+const MAX_HELD_BYTES: usize = 64 << 10;
+const IDLE_HELD_BYTES: usize = 8 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -242,7 +242,7 @@ mod tests {
             tokio::task::yield_now().await;
             drop(far);
         });
-        assert!(written <= MOST_HELD + 2048, "{written}");
+        assert!(written <= MAX_HELD_BYTES + 2048, "{written}");
     }
 
     #[tokio::test]

@@ -2,6 +2,9 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test is on the sandbox's side of the gateway")]
 
+#[path = "../../tests/src/skip.rs"]
+mod skip;
+
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -12,6 +15,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gateway::control::{Client, ClientError, Status};
 use tempfile::TempDir;
+
+use crate::skip::skip;
 
 const POLICY: &str = "version: 1\nname: program\nnet: {enabled: true, allow: [allowed.test]}\n";
 
@@ -167,7 +172,7 @@ async fn a_socket_planted_by_whoever_starts_it_is_served() {
 }
 
 #[test]
-fn a_socket_that_was_not_planted_is_no_start() {
+fn a_socket_that_was_not_inherited_is_no_start() {
     let place = Place::new("{proxy: fd:7}", "");
     let (code, words) = said(&place.run(&[]));
     assert_eq!(code, Some(1));
@@ -200,7 +205,7 @@ async fn a_drain_waits_for_who_is_inside_and_then_cuts() {
     served.signal("TERM");
     let (code, words) = served.end();
     assert_eq!(code, Some(0), "{words}");
-    assert!(words.contains("the time is up; cutting what is left connections=1"), "{words}");
+    assert!(words.contains("cutting the connections that are left connections=1"), "{words}");
     let log = place.log();
     let connection = log.lines().find(|line| line.contains(r#""kind":"connection""#));
     assert!(
@@ -277,7 +282,7 @@ async fn its_time_ends_it_when_nobody_else_does() {
     let (served, _) = Served::start(&place, place.command().args(["--until", &until])).await;
     let (code, words) = served.end();
     assert_eq!(code, Some(0), "{words}");
-    assert!(words.contains("the time is over") && words.contains("audit log is closed"), "{words}");
+    assert!(words.contains("--until has come") && words.contains("audit log is closed"), "{words}");
 
     let past = place.command().args(["--until", "1"]).output().expect("as before");
     assert_eq!(said(&past).0, Some(0), "one whose time is over ends at once");
@@ -303,8 +308,7 @@ fn a_directory_that_others_can_read_is_no_start() {
 async fn a_full_disk_is_said_and_service_resumes_when_there_is_room() {
     let place = Place::new("{proxy: 127.0.0.1:0}", "");
     let Some(disk) = SmallDisk::mount(&place.path("disk")) else {
-        eprintln!("SKIP: a small disk can be mounted by root alone");
-        return;
+        return skip("the right to mount");
     };
     let settings = fs::read_to_string(place.path("gateway.yaml")).expect("it was written");
     place.write("gateway.yaml", &settings.replace("audit: audit", "audit: disk/audit"));
@@ -398,20 +402,20 @@ fn help_and_version_are_for_people() {
                   [default: /etc/sluice/gateway.yaml]
 
               --set <NAME=VALUE>
-                  What `${NAME}` in the settings stands for
+                  Value for `${NAME}` in the settings
 
               --observe
-                  Let pass what no rule names, and record it as `would_deny`. The policy must permit it
+                  Allow what no rule matches, and record it as `would_deny`. The policy must permit it
 
                   [env: SLUICE_GATEWAY_OBSERVE=]
 
               --lifeline
-                  Stop when standard input ends: whoever holds its other end is gone
+                  Stop when standard input is closed: its other end is gone
 
                   [env: SLUICE_GATEWAY_LIFELINE=]
 
               --until <SECONDS>
-                  Stop at this time, in seconds since 1970, whoever is still there
+                  Stop at this Unix time, even with connections open
 
                   [env: SLUICE_GATEWAY_UNTIL=]
 
@@ -421,7 +425,7 @@ fn help_and_version_are_for_people() {
                   [env: SLUICE_GATEWAY_CHECK=]
 
               --health
-                  Ask the gateway of these settings whether it serves and can record, and exit
+                  Ask the running gateway whether it is ready, and exit
 
                   [env: SLUICE_GATEWAY_HEALTH=]
 
@@ -432,7 +436,7 @@ fn help_and_version_are_for_people() {
                   [default: info]
 
               --log-format <FORMAT>
-                  How to log
+                  Format of the log
 
                   [env: SLUICE_GATEWAY_LOG_FORMAT=]
                   [default: text]

@@ -5,7 +5,7 @@
 //! whether the rules name different hosts or different paths of one host.
 
 use divan::{Bencher, black_box};
-use policies::{Asked, NoFiles, Policy, Source, read};
+use policies::{NoFiles, Policy, SampleRequest, Source, read};
 
 fn main() {
     divan::main();
@@ -17,8 +17,8 @@ fn many_hosts(bencher: Bencher, rules: usize) {
     let policy = policy(rules, |number| {
         format!("{{host: h{number}.example.com, methods: [GET], paths: ['/v1/**']}}")
     });
-    let asked =
-        Asked::new("GET", &format!("https://h{}.example.com/v1/x", rules - 1)).expect("a request");
+    let asked = SampleRequest::new("GET", &format!("https://h{}.example.com/v1/x", rules - 1))
+        .expect("a request");
     bencher.bench_local(|| black_box(policy.decide(black_box(&asked.question()))));
 }
 
@@ -28,8 +28,9 @@ fn many_paths(bencher: Bencher, rules: usize) {
     let policy = policy(rules, |number| {
         format!("{{host: api.example.com, methods: [GET], paths: ['/repos/org{number}/**']}}")
     });
-    let asked = Asked::new("GET", &format!("https://api.example.com/repos/org{}/x", rules - 1))
-        .expect("a request");
+    let asked =
+        SampleRequest::new("GET", &format!("https://api.example.com/repos/org{}/x", rules - 1))
+            .expect("a request");
     bencher.bench_local(|| black_box(policy.decide(black_box(&asked.question()))));
 }
 
@@ -37,7 +38,8 @@ fn many_paths(bencher: Bencher, rules: usize) {
 #[divan::bench(args = [10, 100, 1_000, 10_000])]
 fn no_rule(bencher: Bencher, rules: usize) {
     let policy = policy(rules, |number| format!("h{number}.example.com"));
-    let asked = Asked::new("GET", "https://somewhere.else.example.org/").expect("a request");
+    let asked =
+        SampleRequest::new("GET", "https://somewhere.else.example.org/").expect("a request");
     bencher.bench_local(|| black_box(policy.decide(black_box(&asked.question()))));
 }
 

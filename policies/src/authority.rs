@@ -9,8 +9,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::host::{HostError, HostFault, HostName, canonical};
-use crate::literal;
-use crate::written::Written;
+use crate::ipv4_literal;
+use crate::quoted_input::QuotedInput;
 
 /// A name or an address literal, as one canonical thing.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -36,14 +36,14 @@ impl Host {
     /// # Ok::<(), policies::HostError>(())
     /// ```
     pub fn parse(written: &str) -> Result<Self, HostError> {
-        Self::read(written).map_err(|why| HostError::new(Written::of(written), why))
+        Self::read(written).map_err(|why| HostError::new(QuotedInput::of(written), why))
     }
 
     /// Reads a host from the wire.
     pub fn parse_bytes(written: &[u8]) -> Result<Self, HostError> {
         match std::str::from_utf8(written) {
             Ok(text) => Self::parse(text),
-            Err(_) => Err(HostError::new(Written::of_bytes(written), HostFault::Encoding)),
+            Err(_) => Err(HostError::new(QuotedInput::of_bytes(written), HostFault::Encoding)),
         }
     }
 
@@ -64,8 +64,8 @@ impl Host {
             return Err(if zone.is_empty() { HostFault::Brackets } else { HostFault::Zone });
         }
         let name = canonical(written)?;
-        if literal::ends_in_number(&name) {
-            let address = literal::parse_ipv4(&name).ok_or(HostFault::Number)?;
+        if ipv4_literal::ends_in_number(&name) {
+            let address = ipv4_literal::parse_ipv4(&name).ok_or(HostFault::Number)?;
             return Ok(Self::Address(IpAddr::V4(address)));
         }
         Ok(Self::Name(HostName::of_canonical(&name)))
@@ -126,7 +126,7 @@ impl Authority {
 
     /// Reads an authority from the wire.
     pub fn parse_bytes(written: &[u8]) -> Result<Self, AuthorityError> {
-        read(written).map_err(|why| AuthorityError { written: Written::of_bytes(written), why })
+        read(written).map_err(|why| AuthorityError { written: QuotedInput::of_bytes(written), why })
     }
 
     /// Where this leads when an unwritten port means `default_port`.
@@ -162,7 +162,7 @@ impl Destination {
         match port {
             Some(port) => Ok(Self { host, port }),
             None => Err(AuthorityError {
-                written: Written::of_bytes(written),
+                written: QuotedInput::of_bytes(written),
                 why: AuthorityFault::NoPort,
             }),
         }
@@ -179,7 +179,7 @@ impl fmt::Display for Destination {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("`{written}` is not a destination: {why}")]
 pub struct AuthorityError {
-    written: Written,
+    written: QuotedInput,
     why: AuthorityFault,
 }
 

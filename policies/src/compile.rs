@@ -8,30 +8,30 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::capability::Registries;
-use crate::document::{Document, SecretSection, WrittenRule};
+use crate::capability::RegistryLookup;
+use crate::document::{PolicyDocument, SecretSection, WrittenRule};
 use crate::names::SecretName;
-use crate::policy::{Carried, Mount, Note, PolicyTest, Secret};
+use crate::policy::{Carried, Mount, PolicyNote, PolicyTest, Secret};
 use crate::problems::{Problem, Problems, Source};
 use crate::rule::Rule;
-use crate::testing::Asked;
+use crate::sample_request::SampleRequest;
 use crate::verdict::Verdict;
 use crate::yaml::{Item, Spanned};
 
 mod rule;
 
-pub(crate) use rule::{Context, List};
+pub(crate) use rule::{RuleCompiler, RuleList};
 
 /// One document, checked.
 #[derive(Debug)]
 pub(crate) struct Layer {
     pub(crate) source: Arc<str>,
-    pub(crate) document: Document,
+    pub(crate) document: PolicyDocument,
     pub(crate) mounts: Vec<Mount>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) secrets: BTreeMap<SecretName, Secret>,
     pub(crate) tests: Vec<PolicyTest>,
-    pub(crate) notes: Vec<Note>,
+    pub(crate) notes: Vec<PolicyNote>,
 }
 
 /// Checks one document.
@@ -42,9 +42,9 @@ pub(crate) struct Layer {
 pub(crate) fn compile(
     source: &Source,
     prefix: &str,
-    document: Document,
+    document: PolicyDocument,
     known: &BTreeMap<SecretName, Secret>,
-    registries: &Registries,
+    registries: &RegistryLookup<'_>,
     problems: &mut Problems,
 ) -> Layer {
     // A secret that could not be read would make its rules look wrong too. It
@@ -78,13 +78,14 @@ pub(crate) fn compile(
         notes: Vec::new(),
         document,
     };
-    let context = Context { source, prefix, secrets: secrets_are_read.then_some(&all), registries };
+    let context =
+        RuleCompiler { source, prefix, secrets: secrets_are_read.then_some(&all), registries };
     let net = &layer.document.net;
     let lists = [
-        (List::Of(Verdict::Deny), &net.deny),
-        (List::Of(Verdict::Ask), &net.ask),
-        (List::Of(Verdict::Allow), &net.allow),
-        (List::Passthrough, &net.passthrough),
+        (RuleList::Of(Verdict::Deny), &net.deny),
+        (RuleList::Of(Verdict::Ask), &net.ask),
+        (RuleList::Of(Verdict::Allow), &net.allow),
+        (RuleList::Passthrough, &net.passthrough),
     ];
     // Each name's rule, by its number. Looking through them all for every name would
     // make a long policy slow to read.
@@ -94,13 +95,13 @@ pub(crate) fn compile(
         compile_list(list, written, &context, &mut named, rules, notes, problems);
     }
     for Item { at, index, value, .. } in layer.document.tests.iter().filter(|test| test.whole) {
-        match Asked::parse(value) {
-            Ok(asked) => layer.tests.push(PolicyTest {
+        match SampleRequest::parse(value) {
+            Ok(sample) => layer.tests.push(PolicyTest {
                 request: value.request.as_str().into(),
                 expect: value.expect,
                 rule: value.rule.as_deref().map(Into::into),
                 line: at.line,
-                asked,
+                sample,
             }),
             Err(message) => {
                 problems.push(source.problem(*at, format!("tests[{index}]"), message));
@@ -111,12 +112,12 @@ pub(crate) fn compile(
 }
 
 fn compile_list(
-    list: List,
+    list: RuleList,
     written: &[Item<WrittenRule>],
-    context: &Context<'_>,
+    context: &RuleCompiler<'_>,
     named: &mut HashMap<Arc<str>, usize>,
     rules: &mut Vec<Rule>,
-    notes: &mut Vec<Note>,
+    notes: &mut Vec<PolicyNote>,
     problems: &mut Problems,
 ) {
     // Half a rule is reported already; a check of it would find mistakes that
@@ -127,7 +128,7 @@ fn compile_list(
             Ok((rule, note)) => {
                 let first = *named.entry(Arc::clone(&rule.id)).or_insert(rules.len());
                 if let Some(first) = rules.get(first) {
-                    let line = first.written_at.line;
+                    let line = first.location.line;
                     let message =
                         format!("`{}` names two rules; the first is on line {line}", rule.id);
                     problems.push(context.source.problem(*at, place, message));
@@ -190,7 +191,7 @@ fn secret(source: &Source, written: &SecretSection) -> Result<Secret, String> {
     })
 }
 
-fn mounts(source: &Source, document: &Document) -> Vec<Mount> {
+fn mounts(source: &Source, document: &PolicyDocument) -> Vec<Mount> {
     let mount = |written: &Spanned<crate::document::MountSection>| Mount {
         source: written.value.source.clone(),
         declared_in: Arc::clone(&source.name),

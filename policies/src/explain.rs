@@ -6,8 +6,8 @@ use crate::decide::Admission;
 use crate::method::Method;
 use crate::policy::Policy;
 use crate::rule::{Mismatch, Rule};
+use crate::sample_request::SampleRequest;
 use crate::target::Scheme;
-use crate::testing::Asked;
 use crate::verdict::{Decision, Reason, Verdict};
 
 /// An answer with everything a person wants to know about it.
@@ -48,9 +48,9 @@ pub struct JudgedReading<'p> {
 
 impl Policy {
     /// Explains the answer to one request.
-    pub fn explain(&self, asked: &Asked) -> Explanation<'_> {
-        let decision = self.decide(&asked.question());
-        let sealed = match self.admit(&asked.target.destination) {
+    pub fn explain(&self, sample: &SampleRequest) -> Explanation<'_> {
+        let decision = self.decide(&sample.question());
+        let sealed = match self.admit(&sample.target.destination) {
             Admission::Passthrough(decision) | Admission::Tcp(decision) => Some(decision),
             Admission::Ask(_) | Admission::Deny(_) | Admission::Inspect => None,
         };
@@ -76,8 +76,8 @@ impl Policy {
             (Reason::Rule, Some(rule)) if decision.verdict == Verdict::Deny => Some(format!(
                 "a deny beats every allow: `{}` ({} line {}) would have to go",
                 rule.id(),
-                rule.written_at().source,
-                rule.written_at().line
+                rule.location().source,
+                rule.location().line
             )),
             (Reason::Rule, Some(rule)) if decision.verdict == Verdict::Ask => Some(format!(
                 "a person is asked because of `{}`; without that rule an entry would allow it",
@@ -87,7 +87,7 @@ impl Policy {
         };
         let (mut overruled, mut near_misses) = (Vec::new(), Vec::new());
         if denied {
-            for (rule, near) in self.net.rules.nearness(&asked.question()) {
+            for (rule, near) in self.net.rules.nearness(&sample.question()) {
                 match near.lacks {
                     None => overruled.push(rule),
                     Some(lacks) => {
@@ -96,33 +96,53 @@ impl Policy {
                 }
             }
         }
-        let readings = self.judged_readings(asked);
+        let readings = self.judged_readings(sample);
         Explanation {
             because: because(&decision, &readings),
             readings,
             overruled,
             near_misses,
-            would_allow: denied.then(|| narrowest_rule(asked, None)),
+            would_allow: denied.then(|| Self::hint(sample, None)),
             but,
             decision,
         }
     }
 
-    /// The smallest entry for `net.allow` that would let a request pass, also one
-    /// that asks the server for another method by a header; what a refusal tells
-    /// its reader.
-    pub fn hint(asked: &Asked, overridden: Option<Method>) -> String {
-        narrowest_rule(asked, overridden)
+    /// The narrowest entry for `net.allow` that would let a request pass, in flow form
+    /// and ready to paste. `overridden` is the method that a header asks for, if any.
+    pub fn hint(sample: &SampleRequest, overridden: Option<Method>) -> String {
+        let target = &sample.target;
+        let mut entry = format!("{{host: {}", quoted(&target.destination.host.to_string()));
+        let mut add =
+            |field: String| write!(entry, ", {field}").expect("writing to a string cannot fail");
+        if target.scheme == Scheme::Http {
+            add("protocol: http".to_owned());
+        }
+        if target.destination.port != target.scheme.default_port() {
+            add(format!("port: {}", target.destination.port));
+        }
+        if sample.websocket {
+            add("websocket: true".to_owned());
+        } else {
+            let other = overridden.filter(|other| *other != sample.method);
+            let other = other.map(|other| format!(", {other}")).unwrap_or_default();
+            add(format!("methods: [{}{other}]", sample.method.as_str()));
+        }
+        // A `*` in the path would read as a wildcard, which is wider than the path
+        // itself but still the narrowest that can be written.
+        add(format!("paths: [{}]", quoted(target.path.as_str())));
+        entry.push('}');
+        entry
     }
 
-    fn judged_readings(&self, asked: &Asked) -> Vec<JudgedReading<'_>> {
-        let path = &asked.target.path;
+    fn judged_readings(&self, sample: &SampleRequest) -> Vec<JudgedReading<'_>> {
+        let path = &sample.target.path;
         if path.has_one_reading() || !self.net.enabled {
             return Vec::new();
         }
         let judge = |reading: &str| JudgedReading {
             path: reading.to_owned(),
-            decision: self.net.rules.decide_reading(&asked.question(), reading),
+            decision: self.net.rules.decide_reading(&sample.question(), reading),
         };
         path.readings().map(judge).collect()
     }
@@ -139,7 +159,7 @@ fn because(decision: &Decision<'_>, readings: &[JudgedReading<'_>]) -> String {
     match (decision.reason, decision.rule) {
         (Reason::NetworkOff, _) => "the network is off, so nothing goes out".to_owned(),
         (Reason::Rule, Some(rule)) => {
-            let at = rule.written_at();
+            let at = rule.location();
             let mut text = format!("`{}` ({} line {}) matches", rule.id(), at.source, at.line);
             let mut add = |more: std::fmt::Arguments<'_>| {
                 text.write_fmt(more).expect("writing to a string cannot fail");
@@ -165,32 +185,6 @@ fn because(decision: &Decision<'_>, readings: &[JudgedReading<'_>]) -> String {
             None => "no rule matches, and what no rule allows is denied".to_owned(),
         },
     }
-}
-
-/// One entry in flow form, ready to paste below `net.allow`.
-fn narrowest_rule(asked: &Asked, overridden: Option<Method>) -> String {
-    let target = &asked.target;
-    let mut entry = format!("{{host: {}", quoted(&target.destination.host.to_string()));
-    let mut add =
-        |field: String| write!(entry, ", {field}").expect("writing to a string cannot fail");
-    if target.scheme == Scheme::Http {
-        add("protocol: http".to_owned());
-    }
-    if target.destination.port != target.scheme.default_port() {
-        add(format!("port: {}", target.destination.port));
-    }
-    if asked.websocket {
-        add("websocket: true".to_owned());
-    } else {
-        let other = overridden.filter(|other| *other != asked.method);
-        let other = other.map(|other| format!(", {other}")).unwrap_or_default();
-        add(format!("methods: [{}{other}]", asked.method.as_str()));
-    }
-    // A `*` in the path would read as a wildcard, which is wider than the path
-    // itself but still the narrowest that can be written.
-    add(format!("paths: [{}]", quoted(target.path.as_str())));
-    entry.push('}');
-    entry
 }
 
 /// Quotes what YAML's flow style would read otherwise.

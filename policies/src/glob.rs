@@ -6,16 +6,15 @@
 //! takes several patterns, and a pattern that means more than its author
 //! thinks is how a rule becomes a hole.
 
-use std::fmt;
 use std::sync::Arc;
 
 use globset::{Glob, GlobBuilder, GlobMatcher};
 
-use crate::fold::lower;
-use crate::from_text::from_text;
+use crate::case_fold::lower;
+use crate::from_text::{from_text, shown_as_written};
 use crate::names::NameError;
 use crate::path::{PathFault, RequestPath};
-use crate::readings;
+use crate::path_readings;
 
 /// A pattern for the path of a request, such as `/repos/acme/**`.
 #[derive(Clone, Debug)]
@@ -65,7 +64,7 @@ impl PathPattern {
             }
         }
         let glob = segments(text, "a path pattern")?;
-        let others = readings::others(text).unwrap_or_default();
+        let others = path_readings::others(text).unwrap_or_default();
         Ok(Self { written: text.into(), glob, others })
     }
 
@@ -88,9 +87,9 @@ impl PathPattern {
     }
 
     /// The pattern in lower case and in every spelling of its text, for what
-    /// must not be dodged: see [`crate::fold`].
+    /// must not be dodged: see [`crate::case_fold`].
     pub(crate) fn folded(&self) -> impl Iterator<Item = Glob> {
-        let others = readings::respellings(&self.written).into_iter();
+        let others = path_readings::respellings(&self.written).into_iter();
         let spellings = std::iter::once(Box::from(&*self.written)).chain(others);
         spellings
             .filter(|reading| self.is_as_wide(reading))
@@ -254,16 +253,6 @@ fn segments(pattern: &str, kind: &'static str) -> Result<Glob, NameError> {
         .backslash_escape(false)
         .build()
         .map_err(|_| NameError::new(pattern, kind, "wildcards are `*` and `**`"))
-}
-
-macro_rules! shown_as_written {
-    ($($type:ty),*) => {$(
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-    )*};
 }
 
 shown_as_written!(FileGlob, PathPattern, RefPattern, TextPattern);

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 
-use crate::literal;
-use crate::written::Written;
+use crate::ipv4_literal;
+use crate::quoted_input::QuotedInput;
 
 /// A DNS name, ready to compare, log and store. Cheap to clone.
 ///
@@ -40,7 +40,7 @@ impl HostName {
     /// # Ok::<(), policies::HostError>(())
     /// ```
     pub fn parse(written: &str) -> Result<Self, HostError> {
-        Self::read(written).map_err(|why| HostError { written: Written::of(written), why })
+        Self::read(written).map_err(|why| HostError { written: QuotedInput::of(written), why })
     }
 
     /// Reads a name from the wire.
@@ -48,7 +48,7 @@ impl HostName {
         match std::str::from_utf8(written) {
             Ok(text) => Self::parse(text),
             Err(_) => {
-                Err(HostError { written: Written::of_bytes(written), why: HostFault::Encoding })
+                Err(HostError { written: QuotedInput::of_bytes(written), why: HostFault::Encoding })
             }
         }
     }
@@ -80,8 +80,8 @@ impl HostName {
             return Err(HostFault::Address);
         }
         let name = canonical(written)?;
-        if literal::ends_in_number(&name) {
-            return Err(match literal::parse_ipv4(&name) {
+        if ipv4_literal::ends_in_number(&name) {
+            return Err(match ipv4_literal::parse_ipv4(&name) {
                 Some(_) => HostFault::Address,
                 None => HostFault::Number,
             });
@@ -99,12 +99,12 @@ impl HostName {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("`{written}` is not a host name: {why}")]
 pub struct HostError {
-    written: Written,
+    written: QuotedInput,
     why: HostFault,
 }
 
 impl HostError {
-    pub(crate) fn new(written: Written, why: HostFault) -> Self {
+    pub(crate) fn new(written: QuotedInput, why: HostFault) -> Self {
         Self { written, why }
     }
 
@@ -120,7 +120,7 @@ pub enum HostFault {
     Address,
     #[error("an IPv6 address must stand in brackets, as in `[2001:db8::1]`")]
     Brackets,
-    #[error("{} cannot stand in one; use letters, digits, `-`, `_` and `.`", Shown(*.0))]
+    #[error("{} cannot stand in one; use letters, digits, `-`, `_` and `.`", PrintableChar(*.0))]
     Character(char),
     #[error("it is empty")]
     Empty,
@@ -176,7 +176,7 @@ pub(crate) fn canonical(written: &str) -> Result<Cow<'_, str>, HostFault> {
         return Err(HostFault::Empty);
     }
     // Mapping can shorten a name, but not from here; and its cost is bounded.
-    if written.len() > 4 * LONGEST {
+    if written.len() > 4 * MAX_NAME_BYTES {
         return Err(HostFault::Length);
     }
     if let Some(c) = written.chars().find(|c| c.is_ascii() && !is_name_char(*c)) {
@@ -212,11 +212,11 @@ fn without_root_dot(name: Cow<'_, str>) -> Cow<'_, str> {
 }
 
 fn check_labels(name: &str) -> Result<(), HostFault> {
-    if name.len() > LONGEST {
+    if name.len() > MAX_NAME_BYTES {
         return Err(HostFault::Length);
     }
     for label in name.split('.') {
-        if label.is_empty() || label.len() > LONGEST_LABEL {
+        if label.is_empty() || label.len() > MAX_LABEL_BYTES {
             return Err(HostFault::Label);
         }
         if label.starts_with('-') || label.ends_with('-') {
@@ -241,19 +241,19 @@ fn is_name_char(c: char) -> bool {
 }
 
 /// Shows a character so that it can neither hide nor break the line.
-struct Shown(char);
+struct PrintableChar(char);
 
-impl fmt::Display for Shown {
+impl fmt::Display for PrintableChar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             ' ' => f.write_str("a space"),
-            c => write!(f, "`{}`", Written::of(c.encode_utf8(&mut [0; 4]))),
+            c => write!(f, "`{}`", QuotedInput::of(c.encode_utf8(&mut [0; 4]))),
         }
     }
 }
 
-const LONGEST: usize = 253;
-const LONGEST_LABEL: usize = 63;
+const MAX_NAME_BYTES: usize = 253;
+const MAX_LABEL_BYTES: usize = 63;
 
 /// All of ASCII but letters, digits, `-`, `.` and `_`.
 const DENIED: AsciiDenyList = AsciiDenyList::new(true, "!\"#$%&'()*+,/:;<=>?@[\\]^`{|}~");

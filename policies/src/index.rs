@@ -6,11 +6,11 @@
 //! are compiled into one automaton per verdict, so that five thousand paths on
 //! one host cost little more than five.
 //!
-//! What an allow admits is asked of one reading of a path at a time. A pattern
-//! that holds `%2F` or the like (`/@scope%2Fname`) stands in the automaton with
-//! its own readings, which count for a path that is spelt so: its author has
-//! named that spelling. `/v1/*` has no other reading, and so does not admit what
-//! `/v1/a%2Fb` is to a server that decodes it.
+//! An allow is compared with one reading of a path at a time. A pattern with
+//! `%2F` or the like (`/@scope%2Fname`) is in the automaton together with its own
+//! readings. They count only for a path in that spelling, because the author named
+//! it. `/v1/*` has one reading only, so it does not allow what a server that
+//! decodes makes of `/v1/a%2Fb`.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,32 +19,32 @@ use globset::{Glob, GlobSet};
 
 use crate::authority::Host;
 use crate::capability::PythonFiles;
-use crate::fold::Folded;
+use crate::case_fold::Folded;
+use crate::host_pattern::HostPattern;
 use crate::path::RequestPath;
-use crate::pattern::HostPattern;
 use crate::rule::{Paths, Rule, Shape};
 use crate::verdict::Verdict;
 
-/// A rule's number and its shape's number within it.
-pub(crate) type Spot = (usize, usize);
+/// A shape of a rule: the rule's number, and the shape's number within it.
+pub(crate) type ShapeId = (usize, usize);
 
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    addresses: HashMap<IpAddr, Bucket>,
-    exact: HashMap<Box<str>, Bucket>,
-    suffixes: HashMap<Box<str>, Bucket>,
+    addresses: HashMap<IpAddr, HostRules>,
+    exact: HashMap<Box<str>, HostRules>,
+    suffixes: HashMap<Box<str>, HostRules>,
 }
 
-/// All that is said of one host or suffix.
+/// The rules about one host or suffix, by verdict.
 #[derive(Debug, Default)]
-pub(crate) struct Bucket {
-    deny: Spots,
-    ask: Spots,
-    allow: Spots,
+pub(crate) struct HostRules {
+    deny: VerdictIndex,
+    ask: VerdictIndex,
+    allow: VerdictIndex,
 }
 
-impl Bucket {
-    pub(crate) fn of(&self, verdict: Verdict) -> &Spots {
+impl HostRules {
+    pub(crate) fn of(&self, verdict: Verdict) -> &VerdictIndex {
         match verdict {
             Verdict::Allow => &self.allow,
             Verdict::Ask => &self.ask,
@@ -52,7 +52,7 @@ impl Bucket {
         }
     }
 
-    fn of_mut(&mut self, verdict: Verdict) -> &mut Spots {
+    fn of_mut(&mut self, verdict: Verdict) -> &mut VerdictIndex {
         match verdict {
             Verdict::Allow => &mut self.allow,
             Verdict::Ask => &mut self.ask,
@@ -61,16 +61,16 @@ impl Bucket {
     }
 }
 
-/// The shapes of one verdict in one bucket, in the order of the policy.
+/// The shapes of one verdict for one host, in the order of the policy.
 #[derive(Debug, Default)]
-pub(crate) struct Spots {
-    all: Vec<Spot>,
-    any_path: Vec<Spot>,
+pub(crate) struct VerdictIndex {
+    all: Vec<ShapeId>,
+    any_path: Vec<ShapeId>,
     /// Shapes about the files of certain packages.
-    files: Vec<(Spot, PythonFiles)>,
-    /// For what must fit beyond doubt: asks and allows.
+    files: Vec<(ShapeId, PythonFiles)>,
+    /// For asks and allows: a path must match exactly.
     exact: Patterns,
-    /// For what must not be dodged: denies and asks. In lower case.
+    /// For denies and asks: in lower case, so that spelling cannot evade them.
     folded: Patterns,
 }
 
@@ -78,57 +78,57 @@ pub(crate) struct Spots {
 #[derive(Debug, Default)]
 struct Patterns {
     automaton: GlobSet,
-    /// What each pattern of the automaton stands for.
-    of: Vec<PatternOf>,
+    /// Where each pattern of the automaton comes from.
+    origins: Vec<PatternOrigin>,
     /// Whether some of them stand for other readings of a pattern.
     has_readings: bool,
 }
 
 #[derive(Debug)]
-struct PatternOf {
-    spot: Spot,
+struct PatternOrigin {
+    shape_id: ShapeId,
     /// The pattern as written, if this is another reading of it. It then counts
     /// only for a path that is spelt as the pattern is.
     written: Option<usize>,
 }
 
-impl Spots {
+impl VerdictIndex {
     /// Every shape, whatever its paths.
-    pub(crate) fn all(&self) -> &[Spot] {
+    pub(crate) fn all(&self) -> &[ShapeId] {
         &self.all
     }
 
-    /// Those that admit one reading of a path beyond doubt; in no particular
-    /// order.
-    pub(crate) fn exactly(&self, path: &RequestPath, reading: &str, mut each: impl FnMut(Spot)) {
+    /// Those whose patterns match one reading of a path; in no particular order.
+    pub(crate) fn exactly(&self, path: &RequestPath, reading: &str, mut each: impl FnMut(ShapeId)) {
         self.any_path.iter().copied().for_each(&mut each);
         let files = self.files.iter().filter(|(_, files)| files.matches(reading));
-        files.map(|(spot, _)| *spot).for_each(&mut each);
+        files.map(|(shape_id, _)| *shape_id).for_each(&mut each);
         self.exact.matching(path.as_str(), reading, each);
     }
 
-    /// Those that a reading of a path might be meant by; in no particular order.
-    pub(crate) fn possibly(&self, reading: &mut Reading<'_>, mut each: impl FnMut(Spot)) {
+    /// Those that match a reading of a path under some spelling; in no particular
+    /// order.
+    pub(crate) fn possibly(&self, reading: &mut PathReading<'_>, mut each: impl FnMut(ShapeId)) {
         self.any_path.iter().copied().for_each(&mut each);
-        if self.files.is_empty() && self.folded.of.is_empty() {
+        if self.files.is_empty() && self.folded.origins.is_empty() {
             return;
         }
         for form in reading.folded().forms() {
             let files = self.files.iter().filter(|(_, files)| files.matches_folded(form));
-            files.map(|(spot, _)| *spot).for_each(&mut each);
+            files.map(|(shape_id, _)| *shape_id).for_each(&mut each);
             self.folded.matching(form, form, &mut each);
         }
     }
 }
 
-/// One reading of a path, folded once somebody needs it: most policies have no
+/// One reading of a path. It is folded on first use, because most policies have no
 /// deny by path.
-pub(crate) struct Reading<'p> {
+pub(crate) struct PathReading<'p> {
     pub(crate) text: &'p str,
     folded: Option<Folded>,
 }
 
-impl<'p> Reading<'p> {
+impl<'p> PathReading<'p> {
     pub(crate) fn new(text: &'p str) -> Self {
         Self { text, folded: None }
     }
@@ -139,8 +139,8 @@ impl<'p> Reading<'p> {
 }
 
 impl Patterns {
-    fn matching(&self, path: &str, reading: &str, mut each: impl FnMut(Spot)) {
-        if self.of.is_empty() {
+    fn matching(&self, path: &str, reading: &str, mut each: impl FnMut(ShapeId)) {
+        if self.origins.is_empty() {
             return;
         }
         let spelt_so = if self.has_readings && path != reading {
@@ -149,10 +149,10 @@ impl Patterns {
             Vec::new()
         };
         for matched in self.automaton.matches(reading) {
-            if let Some(pattern) = self.of.get(matched)
+            if let Some(pattern) = self.origins.get(matched)
                 && pattern.written.is_none_or(|written| spelt_so.contains(&written))
             {
-                each(pattern.spot);
+                each(pattern.shape_id);
             }
         }
     }
@@ -187,11 +187,11 @@ impl Index {
         Ok(index)
     }
 
-    /// The buckets that speak of `host`: its own, then those of its suffixes.
-    pub(crate) fn buckets<'i>(
+    /// The rules about `host`: its own, then those of its suffixes.
+    pub(crate) fn rules_for<'i>(
         &'i self,
         host: &'i Host,
-    ) -> impl Iterator<Item = &'i Bucket> + Clone {
+    ) -> impl Iterator<Item = &'i HostRules> + Clone {
         let (own, name) = match host {
             Host::Address(address) => (self.addresses.get(address), ""),
             Host::Name(name) => (self.exact.get(name.as_str()), name.as_str()),
@@ -202,25 +202,25 @@ impl Index {
     }
 }
 
-impl Spots {
+impl VerdictIndex {
     fn compile(&mut self, verdict: Verdict, rules: &[Rule]) -> Result<(), globset::Error> {
-        let (mut exact, mut folded) = (Builder::default(), Builder::default());
-        for spot in &self.all {
-            let Some(shape) = shape_at(rules, *spot) else { continue };
+        let (mut exact, mut folded) = (PatternsBuilder::default(), PatternsBuilder::default());
+        for shape_id in &self.all {
+            let Some(shape) = shape_at(rules, *shape_id) else { continue };
             match &shape.paths {
-                Paths::Any => self.any_path.push(*spot),
-                Paths::PythonFiles(files) => self.files.push((*spot, files.clone())),
+                Paths::Any => self.any_path.push(*shape_id),
+                Paths::PythonFiles(files) => self.files.push((*shape_id, files.clone())),
                 Paths::Patterns(patterns) => {
                     for pattern in patterns {
                         if verdict != Verdict::Deny {
-                            let written = exact.add(*spot, pattern.glob(), None);
+                            let written = exact.add(*shape_id, pattern.glob(), None);
                             for reading in pattern.other_globs() {
-                                exact.add(*spot, reading, Some(written));
+                                exact.add(*shape_id, reading, Some(written));
                             }
                         }
                         if verdict != Verdict::Allow {
                             for spelling in pattern.folded() {
-                                folded.add(*spot, spelling, None);
+                                folded.add(*shape_id, spelling, None);
                             }
                         }
                     }
@@ -234,16 +234,16 @@ impl Spots {
 }
 
 #[derive(Default)]
-struct Builder {
+struct PatternsBuilder {
     globs: Vec<Glob>,
-    of: Vec<PatternOf>,
+    origins: Vec<PatternOrigin>,
 }
 
-impl Builder {
-    /// Adds a pattern and says which number it got.
-    fn add(&mut self, spot: Spot, glob: Glob, written: Option<usize>) -> usize {
+impl PatternsBuilder {
+    /// Adds a pattern and returns its number.
+    fn add(&mut self, shape_id: ShapeId, glob: Glob, written: Option<usize>) -> usize {
         self.globs.push(glob);
-        self.of.push(PatternOf { spot, written });
+        self.origins.push(PatternOrigin { shape_id, written });
         self.globs.len() - 1
     }
 
@@ -251,11 +251,11 @@ impl Builder {
         if self.globs.is_empty() {
             return Ok(Patterns::default());
         }
-        let has_readings = self.of.iter().any(|pattern| pattern.written.is_some());
-        Ok(Patterns { automaton: GlobSet::new(self.globs)?, of: self.of, has_readings })
+        let has_readings = self.origins.iter().any(|pattern| pattern.written.is_some());
+        Ok(Patterns { automaton: GlobSet::new(self.globs)?, origins: self.origins, has_readings })
     }
 }
 
-pub(crate) fn shape_at(rules: &[Rule], (rule, shape): Spot) -> Option<&Shape> {
+pub(crate) fn shape_at(rules: &[Rule], (rule, shape): ShapeId) -> Option<&Shape> {
     rules.get(rule)?.shapes.get(shape)
 }

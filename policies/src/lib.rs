@@ -2,91 +2,97 @@
 //!
 //! Start at [`read`], which turns a file into a [`Policy`] or into everything
 //! that is wrong with it, and at [`Policy::decide`], which answers for one
-//! request. Between the two stand the types that both sides of the gateway
-//! share: a [`HostName`], a [`Destination`], a [`RequestPath`] are parsed once,
-//! here, and compared as they are.
+//! request. One rule's way from YAML to a decision is a file a step: `yaml`,
+//! `document` (as written), `compile` (into `rule`), `merge`, `index`, `decide`.
+//! Both sides of the gateway share the types [`HostName`], [`Destination`] and
+//! [`RequestPath`]: they are parsed once, here, and compared as they are.
 //!
 //! **Invariant:** this crate does no I/O, starts no task and reads no clock.
 
-mod address;
+mod address_class;
 mod authority;
-mod bounds;
 mod capability;
+mod case_fold;
 mod compile;
 mod decide;
 mod document;
 mod explain;
-mod fields;
-mod fold;
 mod from_text;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod glob;
+mod header_fields;
 mod host;
+mod host_pattern;
 mod index;
+mod ipv4_literal;
 mod lint;
-mod literal;
 mod merge;
 mod method;
 mod names;
-mod overridden;
-mod overrides;
 mod path;
-mod pattern;
+mod path_readings;
 mod pinned;
 mod policy;
+mod policy_tests;
 pub mod presets;
 mod problems;
+mod project_bounds;
 mod query;
+mod quoted_input;
 mod reach;
 mod read;
-mod readings;
+mod request_overrides;
 mod rule;
+mod run_overrides;
+mod sample_request;
 mod schema;
 mod summary;
 mod target;
-mod testing;
 mod units;
 mod verdict;
-mod written;
 pub mod yaml;
 
-pub use address::{AddressClass, embedded_v4};
+pub use address_class::{AddressClass, embedded_v4};
 pub use authority::{Authority, AuthorityError, AuthorityFault, Destination, Host};
-pub use bounds::{MayMount, ProjectBounds};
 pub use capability::{
-    BodyCheck, GitRepository, NpmPackage, PythonPackage, Registries, RegistryUrl,
+    BodyCheck, GitRepository, NpmPackage, PythonPackage, Registries, RegistryKind, RegistryUrl,
 };
-pub use decide::{Admission, Question};
+pub use decide::{Admission, PolicyQuestion};
 pub use document::{
-    Document, Expectation, Mode, MountMode, OverridesSection, ScanAction, SecretFrom, Workspace,
+    Expectation, Mode, MountMode, OverridesSection, PolicyDocument, ScanAction, SecretFrom,
+    Workspace,
 };
 pub use explain::{Explanation, JudgedReading, NearMiss};
-pub use fields::{
+pub use glob::{FileGlob, PathPattern, RefPattern, TextPattern};
+pub use header_fields::{
     FieldError, Headers, check_fields, control_field, is_gateway_field, is_same_field,
     misspelt_control_field,
 };
-pub use glob::{FileGlob, PathPattern, RefPattern, TextPattern};
 pub use host::{HostError, HostFault, HostName};
-pub use lint::Finding;
+pub use host_pattern::{HostPattern, PatternError, PatternFault};
+pub use lint::LintFinding;
 pub use method::{Method, MethodError};
 pub use names::{HeaderName, Name, NameError, RelativePath, SandboxPath, SecretName};
-pub use overridden::{FurtherPath, Overridden, OverrideError, Sent, is_override_field};
-pub use overrides::{Beyond, RunOverrides};
 pub use path::{PathError, PathFault, RequestPath};
-pub use pattern::{HostPattern, PatternError, PatternFault};
 pub use policy::{
-    Approvals, Carried, Fs, Mount, Net, NetLimits, Note, Overrides, Policy, PolicyTest, ProcLimits,
-    Scan, Secret,
+    ApprovalSettings, Carried, Fs, Mount, Net, NetLimits, Overrides, Policy, PolicyNote,
+    PolicyTest, ProcLimits, ScanSettings, Secret,
 };
+pub use policy_tests::TestResult;
 pub use problems::{At, Problem, Problems, Source, did_you_mean};
+pub use project_bounds::{MayMount, ProjectBounds};
 pub use query::Query;
 pub use reach::{AddressRange, DialAddr, Forbidden, RangeError, RangeFault, Reach};
 pub use read::{NoFiles, Sources, read};
-pub use rule::{Mismatch, Rule, WrittenAt};
+pub use request_overrides::{
+    AlternatePath, OverrideError, RequestOverrides, SentRequest, is_override_field,
+};
+pub use rule::{Mismatch, Rule, RuleLocation};
+pub use run_overrides::{NotPermitted, RunOverrides};
+pub use sample_request::SampleRequest;
 pub use schema::schema;
 pub use target::{Scheme, Target, TargetError, UrlError, UrlFault};
-pub use testing::{Asked, TestResult};
 pub use units::{Cpus, Size, Span, UnitError, UnitFault};
 pub use verdict::{Decision, NotDoneYet, Reason, Verdict};

@@ -7,18 +7,18 @@
 
 use std::sync::Arc;
 
+use crate::case_fold::lower;
 use crate::document::Mode;
-use crate::fold::lower;
 use crate::glob::PathPattern;
+use crate::host_pattern::{HostPattern, covers};
 use crate::method::Method;
-use crate::pattern::{HostPattern, covers};
 use crate::policy::Policy;
-use crate::rule::{Carries, Paths, Ports, Rule, Shape, Websocket};
+use crate::rule::{Carries, Paths, PortSet, Rule, Shape, Websocket};
 use crate::verdict::{Decision, Verdict};
 
 /// Something worth a second look.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Finding {
+pub struct LintFinding {
     /// Stable: reports and exceptions go by it.
     pub code: &'static str,
     /// The rule it is about, unless it is about the policy as a whole.
@@ -31,7 +31,7 @@ pub struct Finding {
     pub instead: String,
 }
 
-impl std::fmt::Display for Finding {
+impl std::fmt::Display for LintFinding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.source)?;
         if self.line > 0 {
@@ -47,26 +47,26 @@ impl std::fmt::Display for Finding {
 
 impl Policy {
     /// Everything worth a second look, in the order of the rules.
-    pub fn lint(&self) -> Vec<Finding> {
+    pub fn lint(&self) -> Vec<LintFinding> {
         let rules: Vec<&Rule> = self.rules().collect();
         let mut findings = Vec::new();
         for (number, rule) in rules.iter().enumerate() {
             unreachable(rule, &rules, number, &mut findings);
             wide(rule, &mut findings);
             blind(rule, &rules, &mut findings);
-            read_otherwise(rule, &mut findings);
+            ambiguous_paths(rule, &mut findings);
             not_done_yet(rule, &mut findings);
         }
         self.idle_secrets(&mut findings);
         self.switches(&mut findings);
         for note in &self.notes {
             let rule = rules.iter().find(|rule| note.rule.as_deref() == Some(rule.id()));
-            findings.push(Finding {
+            findings.push(LintFinding {
                 code: "no-registry",
                 rule: note.rule.clone(),
                 source: rule
-                    .map_or_else(|| self.own_source(), |rule| Arc::clone(&rule.written_at.source)),
-                line: rule.map_or(0, |rule| rule.written_at.line),
+                    .map_or_else(|| self.own_source(), |rule| Arc::clone(&rule.location.source)),
+                line: rule.map_or(0, |rule| rule.location.line),
                 message: "the rule matches nothing".to_owned(),
                 instead: note.message.clone(),
             });
@@ -74,7 +74,7 @@ impl Policy {
         findings
     }
 
-    fn idle_secrets(&self, findings: &mut Vec<Finding>) {
+    fn idle_secrets(&self, findings: &mut Vec<LintFinding>) {
         for (name, secret) in &self.secrets {
             let used = self.rules().any(|rule| rule.secret.as_ref() == Some(name));
             let reachable = self.rules().filter(|rule| rule.verdict != Verdict::Deny).any(|rule| {
@@ -105,7 +105,7 @@ impl Policy {
         }
     }
 
-    fn switches(&self, findings: &mut Vec<Finding>) {
+    fn switches(&self, findings: &mut Vec<LintFinding>) {
         let grants = self.rules().any(|rule| rule.verdict != Verdict::Deny);
         if grants && !self.net.enabled {
             let message = "rules let requests pass, but the network is off".to_owned();
@@ -124,8 +124,8 @@ impl Policy {
         }
     }
 
-    fn whole(&self, code: &'static str, message: String, instead: String) -> Finding {
-        Finding { code, rule: None, source: self.own_source(), line: 0, message, instead }
+    fn whole(&self, code: &'static str, message: String, instead: String) -> LintFinding {
+        LintFinding { code, rule: None, source: self.own_source(), line: 0, message, instead }
     }
 
     fn own_source(&self) -> Arc<str> {
@@ -134,7 +134,7 @@ impl Policy {
 }
 
 /// A rule that asks for what no gateway can do yet, so that it refuses instead.
-fn not_done_yet(rule: &Rule, findings: &mut Vec<Finding>) {
+fn not_done_yet(rule: &Rule, findings: &mut Vec<LintFinding>) {
     let of_shape = |shape| Decision::by(rule, shape).not_done_yet();
     if let Some(why) = rule.shapes.iter().find_map(of_shape) {
         let instead = "what it names stays out of reach until that is built";
@@ -143,11 +143,11 @@ fn not_done_yet(rule: &Rule, findings: &mut Vec<Finding>) {
 }
 
 /// A rule that can never decide, because others always decide before it.
-fn unreachable(rule: &Rule, rules: &[&Rule], number: usize, findings: &mut Vec<Finding>) {
+fn unreachable(rule: &Rule, rules: &[&Rule], number: usize, findings: &mut Vec<LintFinding>) {
     if rule.shapes.is_empty() {
         return;
     }
-    let stricter = |other: &&&Rule| other.verdict < rule.verdict && !other.spares_bound_secrets;
+    let stricter = |other: &&&Rule| other.verdict < rule.verdict && !other.exempts_secret_rules;
     let hidden = rules.iter().filter(stricter).find(|other| covered(rule, other));
     if let Some(other) = hidden {
         let message = format!("never decides: `{}` answers {} first", other.id(), other.verdict);
@@ -169,13 +169,13 @@ fn unreachable(rule: &Rule, rules: &[&Rule], number: usize, findings: &mut Vec<F
 }
 
 /// A rule that lets more pass than its author may have had in mind.
-fn wide(rule: &Rule, findings: &mut Vec<Finding>) {
+fn wide(rule: &Rule, findings: &mut Vec<LintFinding>) {
     if rule.verdict == Verdict::Deny {
         return;
     }
     for shape in &rule.shapes {
         let HostPattern::Wildcard(suffix) = &shape.host else { continue };
-        if shape.host.is_shared_suffix() || is_rented_out(suffix.as_str()) {
+        if shape.host.is_shared_suffix() || is_shared_hosting(suffix.as_str()) {
             let message = format!("anyone can get a name below `{suffix}`, an attacker too");
             findings.push(about(rule, "shared-suffix", message, "name your own hosts one by one"));
         }
@@ -193,20 +193,20 @@ fn wide(rule: &Rule, findings: &mut Vec<Finding>) {
 }
 
 /// A rule under which the gateway sees less than it could.
-fn blind(rule: &Rule, rules: &[&Rule], findings: &mut Vec<Finding>) {
+fn blind(rule: &Rule, rules: &[&Rule], findings: &mut Vec<LintFinding>) {
     if rule.verdict == Verdict::Deny {
         return;
     }
     for shape in &rule.shapes {
         match (shape.carries, &shape.host) {
-            (Carries::Sealed, HostPattern::Wildcard(suffix)) => {
+            (Carries::Passthrough, HostPattern::Wildcard(suffix)) => {
                 let message = format!(
                     "TLS to every name below `{suffix}` is not opened: names and bodies can carry data out unseen"
                 );
                 let instead = "name one host, or allow it without passthrough";
                 findings.push(about(rule, "wildcard-passthrough", message, instead));
             }
-            (Carries::Sealed, _) => {
+            (Carries::Passthrough, _) => {
                 let message = "TLS is not opened: methods, paths, bodies and secrets are neither judged nor recorded";
                 let instead = "keep it only for programs that pin their certificates";
                 findings.push(about(rule, "passthrough", message.to_owned(), instead));
@@ -219,7 +219,7 @@ fn blind(rule: &Rule, rules: &[&Rule], findings: &mut Vec<Finding>) {
             }
             (Carries::Anything | Carries::Http | Carries::Https, _) => {}
         }
-        if shape.carries == Carries::Sealed {
+        if shape.carries == Carries::Passthrough {
             let opened = rules.iter().find(|other| {
                 other.verdict != Verdict::Deny
                     && other.shapes.iter().any(|opened| {
@@ -236,7 +236,7 @@ fn blind(rule: &Rule, rules: &[&Rule], findings: &mut Vec<Finding>) {
 }
 
 /// A pattern whose text servers take for other paths than the rule names.
-fn read_otherwise(rule: &Rule, findings: &mut Vec<Finding>) {
+fn ambiguous_paths(rule: &Rule, findings: &mut Vec<LintFinding>) {
     for shape in &rule.shapes {
         let Paths::Patterns(patterns) = &shape.paths else { continue };
         let named = |reading: &&str| match rule.verdict {
@@ -266,12 +266,12 @@ fn read_otherwise(rule: &Rule, findings: &mut Vec<Finding>) {
     }
 }
 
-fn about(rule: &Rule, code: &'static str, message: String, instead: &str) -> Finding {
-    Finding {
+fn about(rule: &Rule, code: &'static str, message: String, instead: &str) -> LintFinding {
+    LintFinding {
         code,
         rule: Some(Arc::clone(&rule.id)),
-        source: Arc::clone(&rule.written_at.source),
-        line: rule.written_at.line,
+        source: Arc::clone(&rule.location.source),
+        line: rule.location.line,
         message,
         instead: instead.to_owned(),
     }
@@ -284,9 +284,11 @@ fn covered(inner: &Rule, outer: &Rule) -> bool {
 
 fn shape_covers(outer: &Shape, inner: &Shape) -> bool {
     let ports = match (&outer.ports, &inner.ports) {
-        (Ports::Any, _) => true,
-        (Ports::Only(_), Ports::Any) => false,
-        (Ports::Only(outer), Ports::Only(inner)) => inner.iter().all(|port| outer.contains(port)),
+        (PortSet::Any, _) => true,
+        (PortSet::Only(_), PortSet::Any) => false,
+        (PortSet::Only(outer), PortSet::Only(inner)) => {
+            inner.iter().all(|port| outer.contains(port))
+        }
     };
     let paths = match (&outer.paths, &inner.paths) {
         (Paths::Any, _) => true,
@@ -315,7 +317,7 @@ fn path_covers(outer: &str, inner: &str) -> bool {
 
 /// Suffixes under which names or buckets are given to anyone who asks, beside
 /// those that the public suffix list knows.
-fn is_rented_out(suffix: &str) -> bool {
+fn is_shared_hosting(suffix: &str) -> bool {
     const PROVIDERS: &[&str] = &[
         "amazonaws.com",
         "aliyuncs.com",

@@ -13,9 +13,11 @@ use crate::decide::Rules;
 use crate::document::{
     Mode, NetLimitsSection, OverridesSection, ProcSection, ScanAction, ScanSection, Workspace,
 };
+use crate::host_pattern::{HostPattern, covers};
 use crate::names::RelativePath;
-use crate::pattern::{HostPattern, covers};
-use crate::policy::{Approvals, Fs, Net, NetLimits, Overrides, Policy, ProcLimits, Scan};
+use crate::policy::{
+    ApprovalSettings, Fs, Net, NetLimits, Overrides, Policy, ProcLimits, ScanSettings,
+};
 use crate::problems::Problems;
 use crate::units::Span;
 use crate::yaml::Spanned;
@@ -54,7 +56,7 @@ pub(crate) fn merge(layers: Vec<Layer>) -> Result<Policy, globset::Error> {
             rules: Rules::new(Vec::new())?,
         },
         secrets: BTreeMap::new(),
-        scan: Scan {
+        scan: ScanSettings {
             secrets: strictest(layers.iter().map(|layer| layer.document.scan.secrets))
                 .unwrap_or(ScanAction::Deny),
             patterns: strictest(layers.iter().map(|layer| layer.document.scan.patterns))
@@ -64,7 +66,7 @@ pub(crate) fn merge(layers: Vec<Layer>) -> Result<Policy, globset::Error> {
                 .map(|layer| &layer.document.scan)
                 .any(ScanSection::is_written),
         },
-        approvals: Approvals {
+        approvals: ApprovalSettings {
             timeout: strictest(layers.iter().map(|layer| layer.document.approvals.timeout))
                 .unwrap_or(DEFAULT_APPROVAL),
         },
@@ -72,7 +74,7 @@ pub(crate) fn merge(layers: Vec<Layer>) -> Result<Policy, globset::Error> {
         tests: Vec::new(),
         sources: layers.iter().map(|layer| Arc::clone(&layer.source)).collect(),
         notes: Vec::new(),
-        beyond: Problems::default(),
+        out_of_bounds: Problems::default(),
     };
     let mut rules = Vec::new();
     for (number, layer) in layers.into_iter().enumerate() {

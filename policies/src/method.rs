@@ -11,55 +11,51 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::written::Written;
+use crate::quoted_input::QuotedInput;
 
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[serde(try_from = "String")]
-pub enum Method {
-    Connect,
-    Copy,
-    Delete,
-    Get,
-    Head,
-    Lock,
-    Mkcol,
-    Move,
-    Options,
-    Patch,
-    Post,
-    Propfind,
-    Proppatch,
-    Put,
-    Query,
-    Report,
-    Search,
-    Trace,
-    Unlock,
+macro_rules! methods {
+    ($($method:ident $name:literal,)*) => {
+        #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd)]
+        #[serde(try_from = "String")]
+        pub enum Method {
+            $($method,)*
+        }
+
+        impl Method {
+            pub const ALL: [Self; [$($name,)*].len()] = [$(Self::$method,)*];
+
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$method => $name,)*
+                }
+            }
+        }
+    };
+}
+
+methods! {
+    Connect "CONNECT",
+    Copy "COPY",
+    Delete "DELETE",
+    Get "GET",
+    Head "HEAD",
+    Lock "LOCK",
+    Mkcol "MKCOL",
+    Move "MOVE",
+    Options "OPTIONS",
+    Patch "PATCH",
+    Post "POST",
+    Propfind "PROPFIND",
+    Proppatch "PROPPATCH",
+    Put "PUT",
+    Query "QUERY",
+    Report "REPORT",
+    Search "SEARCH",
+    Trace "TRACE",
+    Unlock "UNLOCK",
 }
 
 impl Method {
-    pub const ALL: [Self; 19] = [
-        Self::Connect,
-        Self::Copy,
-        Self::Delete,
-        Self::Get,
-        Self::Head,
-        Self::Lock,
-        Self::Mkcol,
-        Self::Move,
-        Self::Options,
-        Self::Patch,
-        Self::Post,
-        Self::Propfind,
-        Self::Proppatch,
-        Self::Put,
-        Self::Query,
-        Self::Report,
-        Self::Search,
-        Self::Trace,
-        Self::Unlock,
-    ];
-
     /// Reads a method as it stands in a request or a policy: in upper case.
     ///
     /// ```
@@ -76,7 +72,7 @@ impl Method {
         match known.clone().find(|method| method.as_str() == written) {
             Some(method) => Ok(method),
             None => Err(MethodError {
-                written: Written::of(written),
+                written: QuotedInput::of(written),
                 // Methods are case-sensitive, yet many servers fold them: `get`
                 // is one method to them and another to us.
                 meant: known.into_iter().find(|m| m.as_str().eq_ignore_ascii_case(written)),
@@ -90,30 +86,6 @@ impl Method {
     /// so this does too.
     pub fn parse_override(written: &str) -> Result<Self, MethodError> {
         Self::parse(&written.trim_matches([' ', '\t']).to_ascii_uppercase())
-    }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Connect => "CONNECT",
-            Self::Copy => "COPY",
-            Self::Delete => "DELETE",
-            Self::Get => "GET",
-            Self::Head => "HEAD",
-            Self::Lock => "LOCK",
-            Self::Mkcol => "MKCOL",
-            Self::Move => "MOVE",
-            Self::Options => "OPTIONS",
-            Self::Patch => "PATCH",
-            Self::Post => "POST",
-            Self::Propfind => "PROPFIND",
-            Self::Proppatch => "PROPPATCH",
-            Self::Put => "PUT",
-            Self::Query => "QUERY",
-            Self::Report => "REPORT",
-            Self::Search => "SEARCH",
-            Self::Trace => "TRACE",
-            Self::Unlock => "UNLOCK",
-        }
     }
 
     /// Whether a rule that names no methods allows this one.
@@ -187,7 +159,7 @@ impl JsonSchema for Method {
 /// A method we do not know.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MethodError {
-    written: Written,
+    written: QuotedInput,
     meant: Option<Method>,
 }
 

@@ -1,10 +1,9 @@
 //! Names and paths that stand in a policy, each right by construction.
 
-use std::fmt;
 use std::sync::Arc;
 
-use crate::from_text::from_text;
-use crate::written::Written;
+use crate::from_text::{from_text, shown_as_written};
+use crate::quoted_input::QuotedInput;
 
 /// A name of a policy or a rule: short, printable, without spaces, so that it
 /// stands for itself in a log line and on a command line.
@@ -130,9 +129,9 @@ impl SandboxPath {
         if rest.len() > 1024 || !printable || !rest.split('/').all(plain) {
             return fault("write an absolute path without `.`, `..`, `:` or `,`, such as `/deps`");
         }
-        // What the sandbox's own file system is made of is not for sale.
+        // Mounts must not cover the sandbox's own file system.
         let top = rest.split('/').next().unwrap_or_default();
-        if KEPT.contains(&top) {
+        if RESERVED_DIRECTORIES.contains(&top) {
             return fault("this belongs to the sandbox itself; choose a place such as `/deps`");
         }
         Ok(Self(trimmed.into()))
@@ -143,7 +142,7 @@ impl SandboxPath {
     }
 }
 
-const KEPT: &[&str] = &[
+const RESERVED_DIRECTORIES: &[&str] = &[
     "bin",
     "boot",
     "dev",
@@ -169,25 +168,15 @@ from_text!(
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("`{written}` is not {kind}: {instead}")]
 pub struct NameError {
-    written: Written,
+    written: QuotedInput,
     kind: &'static str,
     instead: &'static str,
 }
 
 impl NameError {
     pub(crate) fn new(text: &str, kind: &'static str, instead: &'static str) -> Self {
-        Self { written: Written::of(text), kind, instead }
+        Self { written: QuotedInput::of(text), kind, instead }
     }
-}
-
-macro_rules! shown_as_written {
-    ($($type:ty),*) => {$(
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-    )*};
 }
 
 shown_as_written!(HeaderName, Name, RelativePath, SandboxPath, SecretName);

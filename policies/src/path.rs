@@ -12,8 +12,8 @@
 
 use std::fmt;
 
-use crate::readings;
-use crate::written::Written;
+use crate::path_readings;
+use crate::quoted_input::QuotedInput;
 
 /// An absolute path in canonical form.
 ///
@@ -53,10 +53,10 @@ impl RequestPath {
     /// Reads a path from the wire.
     pub fn parse_bytes(written: &[u8]) -> Result<Self, PathError> {
         let path = read(written).and_then(|canonical| {
-            let others = readings::others(&canonical)?;
+            let others = path_readings::others(&canonical)?;
             Ok(Self { canonical: canonical.into(), others })
         });
-        path.map_err(|why| PathError::new(Part::Path, written, why))
+        path.map_err(|why| PathError::new(TargetPart::Path, written, why))
     }
 
     /// The path `/`.
@@ -104,14 +104,14 @@ impl fmt::Display for RequestPath {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the {part} `{written}` is refused: {why}")]
 pub struct PathError {
-    part: Part,
-    written: Written,
+    part: TargetPart,
+    written: QuotedInput,
     why: PathFault,
 }
 
 impl PathError {
-    pub(crate) fn new(part: Part, written: &[u8], why: PathFault) -> Self {
-        Self { part, written: Written::of_bytes(written), why }
+    pub(crate) fn new(part: TargetPart, written: &[u8], why: PathFault) -> Self {
+        Self { part, written: QuotedInput::of_bytes(written), why }
     }
 
     pub fn fault(&self) -> PathFault {
@@ -121,12 +121,12 @@ impl PathError {
 
 /// Which part of a request target an error speaks of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Part {
+pub(crate) enum TargetPart {
     Path,
     Query,
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for TargetPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Path => "path",
@@ -172,16 +172,16 @@ pub enum PathFault {
     #[error(
         "servers read it in more than {} ways; leave out what it does not need of `%2F`, \
          parameters (`;`), `+`, and spaces or dots around segments",
-        readings::MOST_READINGS
+        path_readings::MAX_READINGS
     )]
     Readings,
 }
 
 /// Longest path we read. Servers commonly stop at 8 KiB.
-pub(crate) const LONGEST: usize = 16 * 1024;
+pub(crate) const MAX_PATH_BYTES: usize = 16 * 1024;
 
 fn read(written: &[u8]) -> Result<String, PathFault> {
-    if written.len() > LONGEST {
+    if written.len() > MAX_PATH_BYTES {
         return Err(PathFault::Length);
     }
     if written.first() != Some(&b'/') {
@@ -192,7 +192,7 @@ fn read(written: &[u8]) -> Result<String, PathFault> {
     check_segments(&canonical)?;
     // Escaping what must be escaped makes a path longer; the bound is on what
     // we forward, too, or reading it back would fail.
-    if canonical.len() > LONGEST {
+    if canonical.len() > MAX_PATH_BYTES {
         return Err(PathFault::Length);
     }
     Ok(canonical)

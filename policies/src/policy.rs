@@ -1,23 +1,22 @@
-//! A policy that cannot be wrong.
+//! A policy that has passed every check.
 //!
-//! There is no other way to a [`Policy`] than [`read`](crate::read), which
-//! refuses a file with any problem, so nothing downstream checks again.
+//! Only [`read`](crate::read) makes a [`Policy`], and it refuses a file with any
+//! problem. So nothing downstream checks again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::authority::Destination;
-use crate::capability::PythonPackage;
-use crate::decide::{Admission, Question, Rules};
+use crate::decide::{Admission, PolicyQuestion, Rules};
 use crate::document::{Expectation, Mode, MountMode, ScanAction, SecretFrom, Workspace};
-use crate::fields::is_same_field;
 use crate::glob::FileGlob;
+use crate::header_fields::is_same_field;
+use crate::host_pattern::HostPattern;
 use crate::names::{HeaderName, RelativePath, SandboxPath, SecretName};
-use crate::overridden::FurtherPath;
-use crate::pattern::HostPattern;
 use crate::problems::Problems;
 use crate::reach::Reach;
-use crate::rule::{Paths, Rule};
+use crate::request_overrides::AlternatePath;
+use crate::rule::Rule;
 use crate::units::{Cpus, Size, Span};
 use crate::verdict::{Decision, Reason};
 
@@ -29,17 +28,17 @@ pub struct Policy {
     pub proc: ProcLimits,
     pub net: Net,
     pub secrets: BTreeMap<SecretName, Secret>,
-    pub scan: Scan,
-    pub approvals: Approvals,
+    pub scan: ScanSettings,
+    pub approvals: ApprovalSettings,
     pub overrides: Overrides,
     pub tests: Vec<PolicyTest>,
     /// The files and presets it was made of, the policy's own first.
     pub sources: Vec<Arc<str>>,
     /// Things worth a person's look that are not wrong.
-    pub notes: Vec<Note>,
-    /// What files of a project ask for and only a person can grant. Whoever puts a
-    /// sandbox under this policy refuses it unless this is empty.
-    pub beyond: Problems,
+    pub notes: Vec<PolicyNote>,
+    /// What a project's files ask for and only a person can grant. A caller that
+    /// enforces this policy must refuse it unless this is empty.
+    pub out_of_bounds: Problems,
 }
 
 /// What the sandbox sees of the project.
@@ -48,7 +47,7 @@ pub struct Fs {
     pub workspace: Workspace,
     pub protect: BTreeSet<RelativePath>,
     pub deny: Vec<FileGlob>,
-    /// What is shown although it is hidden by default; takes nothing from `deny`.
+    /// Files that are hidden by default and shown here. `deny` still applies.
     pub show: Vec<FileGlob>,
     pub mounts: Vec<Mount>,
     pub artifacts: Vec<FileGlob>,
@@ -56,7 +55,7 @@ pub struct Fs {
 
 #[derive(Clone, Debug)]
 pub struct Mount {
-    /// As written; relative to the file that says so.
+    /// As written, relative to `declared_in`.
     pub source: String,
     pub declared_in: Arc<str>,
     pub target: SandboxPath,
@@ -81,7 +80,7 @@ pub struct Net {
     pub enabled: bool,
     pub mode: Mode,
     pub limits: NetLimits,
-    /// Somebody said `enabled: false`, which no run can take back.
+    /// Some file says `enabled: false`. No run can override that.
     pub(crate) turned_off: bool,
     pub(crate) rules: Rules,
 }
@@ -100,7 +99,7 @@ pub struct NetLimits {
 /// A credential: where it is and where it may go, never what it is.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Secret {
-    /// Nothing where somebody else says so.
+    /// None if the user's own configuration says it.
     pub from: Option<SecretFrom>,
     pub declared_in: Arc<str>,
     pub hosts: Vec<HostPattern>,
@@ -117,15 +116,15 @@ pub enum Carried {
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Scan {
+pub struct ScanSettings {
     pub secrets: ScanAction,
     pub patterns: ScanAction,
-    /// Somebody wrote it, and may rely on it.
+    /// Some file sets it, so its author may rely on it.
     pub is_written: bool,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Approvals {
+pub struct ApprovalSettings {
     pub timeout: Span,
 }
 
@@ -145,12 +144,12 @@ pub struct PolicyTest {
     pub expect: Expectation,
     pub rule: Option<Arc<str>>,
     pub line: usize,
-    pub(crate) asked: crate::testing::Asked,
+    pub(crate) sample: crate::sample_request::SampleRequest,
 }
 
 /// Something worth a look, and the rule it is about.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Note {
+pub struct PolicyNote {
     pub rule: Option<Arc<str>>,
     pub message: String,
 }
@@ -174,42 +173,33 @@ impl Policy {
 
     /// Policy on one request.
     ///
-    /// Observing does not change the answer: whoever lets such a request pass
-    /// asks [`Decision::yields_to_observing`] and records both.
-    pub fn decide(&self, question: &Question<'_>) -> Decision<'_> {
+    /// Observe mode does not change the answer. The caller lets a request pass if
+    /// [`Decision::is_unmatched`], and records both the answer and the exception.
+    pub fn decide(&self, question: &PolicyQuestion<'_>) -> Decision<'_> {
         if !self.net.enabled {
             return Decision::NETWORK_OFF;
         }
-        // The server may serve any of the paths that it is told, so the strictest
-        // answer counts.
+        // The server may serve any of these paths, so the strictest answer counts.
         let as_sent = self.net.rules.decide(question);
-        question.further.iter().fold(as_sent, |strictest, FurtherPath { path, query }| {
-            let as_told = Question { path, query: query.as_ref(), ..*question };
+        question.further.iter().fold(as_sent, |strictest, AlternatePath { path, query }| {
+            let as_told = PolicyQuestion { path, query: query.as_ref(), ..*question };
             strictest.for_either(self.net.rules.decide(&as_told))
         })
     }
 
-    /// Whether some rule asks for a header that a server could take `name` for.
-    /// Such a field cannot come after the request was judged.
+    /// Whether some rule has a condition on a header that a server could read
+    /// `name` as. Such a field cannot be accepted in a trailer: by then the request
+    /// has been judged.
     pub fn judges_header(&self, name: &[u8]) -> bool {
         let mut judged =
             self.rules().flat_map(|rule| &rule.shapes).flat_map(|shape| &shape.headers);
-        judged.any(|(judged, _)| is_same_field(judged.as_str().as_bytes(), name))
+        judged.any(|(header, _)| is_same_field(header.as_str().as_bytes(), name))
     }
 
-    /// Which addresses `to` may resolve to for one rule or another. Each
-    /// request is held to its own rule's reach besides.
+    /// Which addresses `to` may resolve to under any rule. Each request is checked
+    /// against its own rule's reach as well.
     pub fn reach_of(&self, to: &Destination) -> Reach {
         self.net.rules.reach_of(to)
-    }
-
-    /// The Python packages that rules of this policy name.
-    pub fn python_packages(&self) -> impl Iterator<Item = &PythonPackage> {
-        let paths = self.rules().flat_map(|rule| &rule.shapes).map(|shape| &shape.paths);
-        paths.flat_map(|paths| match paths {
-            Paths::PythonFiles(files) => files.packages(),
-            Paths::Any | Paths::Patterns(_) => &[],
-        })
     }
 
     /// Every rule, the policy's own first.

@@ -8,6 +8,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::quoted_input::Printable;
+
 /// A text with the name a person knows it by.
 #[derive(Clone, Debug)]
 pub struct Source {
@@ -28,7 +30,7 @@ impl Source {
             at: Some(at),
             path: path.into(),
             message: message.into(),
-            quoted: line.chars().take(QUOTED_CHARACTERS).collect(),
+            quoted: line.chars().take(MAX_LINE_CHARS).collect(),
         }
     }
 
@@ -181,7 +183,7 @@ pub fn did_you_mean<'k>(
 /// How many characters must be put in, taken out, changed or swapped with
 /// their neighbour to get from one to the other.
 fn distance(from: &str, to: &str) -> usize {
-    let from: Vec<char> = from.chars().take(QUOTED_CHARACTERS).collect();
+    let from: Vec<char> = from.chars().take(MAX_LINE_CHARS).collect();
     let to: Vec<char> = to.chars().collect();
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=to.len()).collect();
@@ -206,33 +208,8 @@ fn distance(from: &str, to: &str) -> usize {
     above.last().copied().unwrap_or_default()
 }
 
-/// Text from a file, made harmless for a terminal: what is wrong with a file
-/// is shown to a person, and the file may come from anybody.
-pub(crate) struct Printable<'a>(pub(crate) &'a str);
-
-impl fmt::Display for Printable<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for character in self.0.chars() {
-            match character {
-                '\t' => f.write_str(" ")?,
-                c if c.is_control() || is_invisible(c) => write!(f, "{}", c.escape_unicode())?,
-                c => write!(f, "{c}")?,
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Characters that change how their neighbours are shown, or show nothing.
-fn is_invisible(character: char) -> bool {
-    matches!(
-        character,
-        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
-    )
-}
-
 /// Enough of a line to recognise it, little enough to print.
-const QUOTED_CHARACTERS: usize = 200;
+const MAX_LINE_CHARS: usize = 200;
 
 #[cfg(test)]
 mod tests {

@@ -12,13 +12,13 @@
 //! one of them is the parameter it names; an allow wants that parameter written
 //! plainly, once, and nothing else that could be read as it.
 
-mod readings;
+mod parameter_readings;
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::glob::TextPattern;
-use crate::path::{Part, PathError, PathFault, escape};
+use crate::path::{PathError, PathFault, TargetPart, escape};
 use crate::verdict::Verdict;
 
 /// What stood after the `?` of a request target.
@@ -45,7 +45,7 @@ impl Query {
     pub fn parse(written: &str) -> Result<Self, PathError> {
         match fault_in(written.as_bytes()) {
             None => Ok(Self(written.into())),
-            Some(why) => Err(PathError::new(Part::Query, written.as_bytes(), why)),
+            Some(why) => Err(PathError::new(TargetPart::Query, written.as_bytes(), why)),
         }
     }
 
@@ -53,7 +53,7 @@ impl Query {
     pub fn parse_bytes(written: &[u8]) -> Result<Self, PathError> {
         match std::str::from_utf8(written) {
             Ok(text) => Self::parse(text),
-            Err(_) => Err(PathError::new(Part::Query, written, PathFault::NonAscii)),
+            Err(_) => Err(PathError::new(TargetPart::Query, written, PathFault::NonAscii)),
         }
     }
 
@@ -82,10 +82,11 @@ impl Query {
     /// Whether the parameter `key` fits a rule of this verdict.
     pub(crate) fn fits(&self, key: &QueryKey, pattern: &TextPattern, verdict: Verdict) -> bool {
         let names = || std::iter::once(&*key.folded);
-        let named = |name: &str| readings::position(name, names()).is_some();
+        let named = |name: &str| parameter_readings::position(name, names()).is_some();
         match verdict {
             Verdict::Deny => self.parts().any(|(name, value)| {
-                named(name) && readings::of_value(value).any(|value| pattern.matches(&value))
+                named(name)
+                    && parameter_readings::of_value(value).any(|value| pattern.matches(&value))
             }),
             Verdict::Allow | Verdict::Ask => self.fits_plainly(key, pattern, named),
         }
@@ -99,7 +100,8 @@ impl Query {
         pattern: &TextPattern,
         named: impl Fn(&str) -> bool,
     ) -> bool {
-        let fits = |value| readings::of_plain_value(value).all(|value| pattern.matches(&value));
+        let fits =
+            |value| parameter_readings::of_plain_value(value).all(|value| pattern.matches(&value));
         let mut fitting = false;
         for pair in self.0.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = divide(pair);
@@ -129,9 +131,9 @@ impl Query {
         each: &mut dyn FnMut(usize, Vec<String>),
     ) {
         for (name, value) in self.parts() {
-            if let Some(at) = readings::position(name, names.clone()) {
+            if let Some(at) = parameter_readings::position(name, names.clone()) {
                 let text = |value: Cow<'_, [u8]>| String::from_utf8_lossy(&value).into_owned();
-                each(at, readings::of_value(value).map(text).collect());
+                each(at, parameter_readings::of_value(value).map(text).collect());
             }
         }
     }
@@ -146,7 +148,7 @@ pub(crate) struct QueryKey {
 
 impl QueryKey {
     pub(crate) fn new(written: &str) -> Self {
-        Self { written: written.into(), folded: readings::folded_key(written).into() }
+        Self { written: written.into(), folded: parameter_readings::folded_key(written).into() }
     }
 }
 
@@ -160,16 +162,16 @@ impl fmt::Display for Query {
     }
 }
 
-const LONGEST: usize = 32 * 1024;
+const MAX_QUERY_BYTES: usize = 32 * 1024;
 /// Where PHP and Node stop reading. A parameter behind that is there for some
 /// servers and not for others.
-const MOST_PARAMETERS: usize = 1000;
+const MAX_PARAMETERS: usize = 1000;
 
 fn fault_in(written: &[u8]) -> Option<PathFault> {
-    if written.len() > LONGEST {
+    if written.len() > MAX_QUERY_BYTES {
         return Some(PathFault::Length);
     }
-    if written.iter().filter(|byte| matches!(byte, b'&' | b';')).count() >= MOST_PARAMETERS {
+    if written.iter().filter(|byte| matches!(byte, b'&' | b';')).count() >= MAX_PARAMETERS {
         return Some(PathFault::Parameters);
     }
     written.iter().find_map(|byte| match byte {
@@ -259,16 +261,16 @@ mod tests {
     refused!(a_space, b"a=b c", Control);
     refused!(a_letter_outside_ascii, "a=é".as_bytes(), NonAscii);
     refused!(a_byte_outside_utf8, b"a=\xff", NonAscii);
-    refused!(too_much, &[b'a'; LONGEST + 1], Length);
-    refused!(too_many, "a&".repeat(MOST_PARAMETERS).as_bytes(), Parameters);
+    refused!(too_much, &[b'a'; MAX_QUERY_BYTES + 1], Length);
+    refused!(too_many, "a&".repeat(MAX_PARAMETERS).as_bytes(), Parameters);
 
     #[test]
     fn a_query_may_be_as_long_as_it_may_be() {
         let parse = |length: usize| Query::parse(&"a".repeat(length));
-        assert!(parse(LONGEST).is_ok());
-        assert_eq!(parse(LONGEST + 1).unwrap_err().fault(), PathFault::Length);
+        assert!(parse(MAX_QUERY_BYTES).is_ok());
+        assert_eq!(parse(MAX_QUERY_BYTES + 1).unwrap_err().fault(), PathFault::Length);
         let many = |count: usize| Query::parse(&"a&".repeat(count));
-        assert!(many(MOST_PARAMETERS - 1).is_ok() && many(MOST_PARAMETERS).is_err());
+        assert!(many(MAX_PARAMETERS - 1).is_ok() && many(MAX_PARAMETERS).is_err());
     }
 
     fn fits(query: &str, key: &str, value: &str, verdict: Verdict) -> bool {

@@ -4,16 +4,15 @@
 //! address that passed is the address that is dialled: a [`DialAddr`] is never
 //! resolved again.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
-use crate::address::{AddressClass, embedded_readings};
-use crate::written::Written;
+use crate::address_class::{AddressClass, embedded_readings};
+use crate::from_text::from_text;
+use crate::quoted_input::QuotedInput;
 
 /// Which addresses a rule's host may resolve to.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -119,8 +118,7 @@ impl fmt::Display for Forbidden {
 }
 
 /// A range of addresses as a rule names it: `10.0.0.0/8`, or a single address.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct AddressRange(IpNet);
 
 impl AddressRange {
@@ -139,7 +137,7 @@ impl AddressRange {
     /// # Ok::<(), policies::RangeError>(())
     /// ```
     pub fn parse(written: &str) -> Result<Self, RangeError> {
-        read(written).map_err(|why| RangeError { written: Written::of(written), why })
+        read(written).map_err(|why| RangeError { written: QuotedInput::of(written), why })
     }
 
     pub fn net(self) -> IpNet {
@@ -161,39 +159,24 @@ impl fmt::Display for AddressRange {
     }
 }
 
-impl TryFrom<String> for AddressRange {
-    type Error = RangeError;
-
-    fn try_from(written: String) -> Result<Self, RangeError> {
-        Self::parse(&written)
-    }
-}
-
 impl Serialize for AddressRange {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl JsonSchema for AddressRange {
-    fn schema_name() -> Cow<'static, str> {
-        "AddressRange".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "A range of addresses such as `10.0.0.0/8`, or a single address.",
-            "type": "string",
-            "pattern": "^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$",
-        })
-    }
-}
+from_text!(
+    AddressRange,
+    "AddressRange",
+    "A range of addresses such as `10.0.0.0/8`, or a single address.",
+    pattern = "^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$"
+);
 
 /// Text that is no range a rule can use, and why.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("`{written}` is not a range of addresses: {why}")]
 pub struct RangeError {
-    written: Written,
+    written: QuotedInput,
     why: RangeFault,
 }
 

@@ -7,16 +7,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::bounds::ProjectBounds;
-use crate::capability::Registries;
+use crate::capability::{RegistryKind, RegistryUrl};
 use crate::compile::{Layer, compile};
-use crate::document::Document;
+use crate::document::PolicyDocument;
+use crate::host_pattern::covers;
 use crate::merge::merge;
 use crate::names::SecretName;
-use crate::pattern::covers;
 use crate::policy::{Policy, Secret};
 use crate::presets;
 use crate::problems::{Problems, Source, did_you_mean};
+use crate::project_bounds::ProjectBounds;
 use crate::yaml::{self, Spanned};
 
 /// Where the files come from that a policy extends.
@@ -27,9 +27,10 @@ pub trait Sources {
     /// written: that is how circles are noticed.
     fn load(&self, written: &str, from: &Source) -> Result<Source, String>;
 
-    /// The registries that this machine's package managers use.
-    fn registries(&self) -> Registries {
-        Registries::default()
+    /// The registries that this machine's package managers use. Asked only where a
+    /// rule leaves it to them, and then perhaps for several rules.
+    fn registries(&self, _kind: RegistryKind) -> Vec<RegistryUrl> {
+        Vec::new()
     }
 
     /// What the file `source` may grant at most, where it is a project's. A
@@ -52,44 +53,42 @@ impl Sources for NoFiles {
 /// Reads a policy and all that it extends, or says everything that is wrong.
 ///
 /// ```
-/// use policies::{Asked, NoFiles, Source, Verdict, read};
+/// use policies::{SampleRequest, NoFiles, Source, Verdict, read};
 ///
 /// let text = "version: 1\nnet:\n  enabled: true\n  allow: [docs.python.org]\n";
 /// let policy = read(&Source::new("agent.policy.yaml", text), &NoFiles)?;
 ///
-/// let asked = Asked::new("GET", "https://docs.python.org/3/").unwrap();
+/// let asked = SampleRequest::new("GET", "https://docs.python.org/3/").unwrap();
 /// let decision = policy.decide(&asked.question());
 /// assert_eq!(decision.to_string(), "allow: net.allow[0]");
 ///
-/// let asked = Asked::new("POST", "https://docs.python.org/3/").unwrap();
+/// let asked = SampleRequest::new("POST", "https://docs.python.org/3/").unwrap();
 /// assert_eq!(policy.decide(&asked.question()).to_string(), "deny: no rule matches");
 /// # Ok::<(), policies::Problems>(())
 /// ```
 pub fn read(source: &Source, sources: &dyn Sources) -> Result<Policy, Problems> {
-    let registries = sources.registries();
-    let mut reading = Reading {
+    let mut reader = PolicyReader {
         sources,
-        registries: &registries,
         layers: Vec::new(),
         open: Vec::new(),
         named: BTreeMap::new(),
         problems: Problems::default(),
-        beyond: Problems::default(),
+        out_of_bounds: Problems::default(),
         is_enforced: false,
     };
-    reading.take(source, "", sources.bounds(source).as_ref());
-    let Reading { layers, mut problems, beyond, is_enforced, .. } = reading;
+    reader.take(source, "", sources.bounds(source).as_ref());
+    let PolicyReader { layers, mut problems, out_of_bounds, is_enforced, .. } = reader;
     let own = layers.into_iter().rev().collect();
     match merge(own) {
         Ok(mut policy) => {
             rebound_secrets(source, &policy, &mut problems);
             if problems.is_empty() {
-                policy.beyond = beyond.in_reading_order();
+                policy.out_of_bounds = out_of_bounds.in_reading_order();
                 return Ok(policy);
             }
             if is_enforced {
                 // All at once, so that nobody has to come back for it.
-                problems.append(beyond);
+                problems.append(out_of_bounds);
             }
             Err(problems.in_reading_order())
         }
@@ -122,9 +121,8 @@ fn rebound_secrets(source: &Source, policy: &Policy, problems: &mut Problems) {
     }
 }
 
-struct Reading<'r> {
+struct PolicyReader<'r> {
     sources: &'r dyn Sources,
-    registries: &'r Registries,
     /// What was read, the deepest first: a file comes after what it extends.
     layers: Vec<Layer>,
     /// The files between the policy and the one that is being read.
@@ -133,17 +131,17 @@ struct Reading<'r> {
     named: BTreeMap<String, u32>,
     problems: Problems,
     /// What a project's file may not grant; no problem of the language.
-    beyond: Problems,
+    out_of_bounds: Problems,
     is_enforced: bool,
 }
 
-impl Reading<'_> {
+impl PolicyReader<'_> {
     fn take(&mut self, source: &Source, prefix: &str, bounds: Option<&ProjectBounds<'_>>) {
-        let (document, found) = yaml::read_what_can_be::<Document>(source);
+        let (document, found) = yaml::read_partial::<PolicyDocument>(source);
         self.problems.append(found);
         let Some(document) = document else { return };
         if let Some(bounds) = bounds {
-            bounds.check(source, &document, &mut self.beyond);
+            bounds.check(source, &document, &mut self.out_of_bounds);
             self.is_enforced |= bounds.is_enforced;
         }
 
@@ -157,7 +155,8 @@ impl Reading<'_> {
         self.open.pop();
 
         let known = self.known_secrets();
-        let layer = compile(source, prefix, document, &known, self.registries, &mut self.problems);
+        let registries = |kind| self.sources.registries(kind);
+        let layer = compile(source, prefix, document, &known, &registries, &mut self.problems);
         self.layers.push(layer);
     }
 
@@ -178,11 +177,13 @@ impl Reading<'_> {
         if self.layers.iter().any(|layer| layer.source == source.name) {
             return Ok(());
         }
-        if self.open.len() > DEEPEST {
-            return Err(format!("`{written}` is extended through more than {DEEPEST} files"));
+        if self.open.len() > MAX_EXTENDS_DEPTH {
+            return Err(format!(
+                "`{written}` is extended through more than {MAX_EXTENDS_DEPTH} files"
+            ));
         }
-        if self.layers.len() >= MOST {
-            return Err(format!("more than {MOST} files are extended in all"));
+        if self.layers.len() >= MAX_EXTENDED_FILES {
+            return Err(format!("more than {MAX_EXTENDED_FILES} files are extended in all"));
         }
         let prefix = self.prefix(written);
         self.take(&source, &prefix, bounds.as_ref());
@@ -222,8 +223,8 @@ fn unknown_preset(written: &str) -> String {
     }
 }
 
-const DEEPEST: usize = 8;
-const MOST: usize = 64;
+const MAX_EXTENDS_DEPTH: usize = 8;
+const MAX_EXTENDED_FILES: usize = 64;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -3,21 +3,21 @@
 //! A rule has one verdict and one or more [`Shape`]s; it matches when one of
 //! them does. A shape says everything about a request that must hold.
 //!
-//! An allow must fit beyond doubt and a deny must not be dodged, so where a
-//! request gives several values (a parameter twice, a header twice) an allow
-//! or ask wants the one right value, and a deny is content with any.
+//! An allow must match in every reading, and a deny must not be evaded. So where a
+//! request has several values (a parameter twice, a header twice), an allow or ask
+//! wants exactly one right value, and for a deny any one is enough.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::authority::Destination;
 use crate::capability::{BodyCheck, PythonFiles};
-use crate::decide::Question;
-use crate::fields::is_same_field;
+use crate::decide::PolicyQuestion;
 use crate::glob::{PathPattern, TextPattern};
+use crate::header_fields::is_same_field;
+use crate::host_pattern::HostPattern;
 use crate::method::Method;
 use crate::names::{HeaderName, SecretName};
-use crate::pattern::HostPattern;
 use crate::query::QueryKey;
 use crate::reach::Reach;
 use crate::target::Scheme;
@@ -28,24 +28,24 @@ use crate::verdict::Verdict;
 pub struct Rule {
     pub(crate) id: Arc<str>,
     pub(crate) verdict: Verdict,
-    pub(crate) written_at: WrittenAt,
+    pub(crate) location: RuleLocation,
     pub(crate) reason: Option<Arc<str>>,
     pub(crate) reach: Reach,
     pub(crate) secret: Option<SecretName>,
-    pub(crate) spares_bound_secrets: bool,
+    pub(crate) exempts_secret_rules: bool,
     pub(crate) shapes: Vec<Shape>,
     pub(crate) summary: Arc<str>,
 }
 
-/// Where a rule stands: which file or preset, and on which line.
+/// Where a rule is written: which file or preset, and on which line.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct WrittenAt {
+pub struct RuleLocation {
     pub source: Arc<str>,
     pub line: usize,
 }
 
 impl Rule {
-    /// What reports call it: its name, or its place such as `net.allow[2]` or
+    /// What reports call it: its name, or its position such as `net.allow[2]` or
     /// `github-read:net.allow[0]`.
     pub fn id(&self) -> &str {
         &self.id
@@ -55,11 +55,11 @@ impl Rule {
         self.verdict
     }
 
-    pub fn written_at(&self) -> &WrittenAt {
-        &self.written_at
+    pub fn location(&self) -> &RuleLocation {
+        &self.location
     }
 
-    /// Why the rule is there, in its author's words.
+    /// The author's reason for the rule.
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
@@ -90,7 +90,7 @@ impl fmt::Display for Rule {
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) host: HostPattern,
-    pub(crate) ports: Ports,
+    pub(crate) ports: PortSet,
     pub(crate) carries: Carries,
     pub(crate) methods: Methods,
     pub(crate) paths: Paths,
@@ -101,19 +101,19 @@ pub(crate) struct Shape {
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Ports {
+pub(crate) enum PortSet {
     Any,
     Only(Vec<u16>),
 }
 
-/// What the connection carries, as far as the rule cares.
+/// Which connections a rule is about.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Carries {
     Anything,
     Http,
     Https,
     /// TLS that is not opened.
-    Sealed,
+    Passthrough,
     /// Bytes that are not looked at.
     Tcp,
 }
@@ -131,7 +131,7 @@ impl Carries {
             Self::Anything => true,
             Self::Http => scheme == Scheme::Http,
             Self::Https => scheme == Scheme::Https,
-            Self::Sealed | Self::Tcp => false,
+            Self::Passthrough | Self::Tcp => false,
         }
     }
 }
@@ -178,7 +178,7 @@ pub(crate) enum Paths {
 /// they are looked at: the later, the nearer the request came.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Mismatch {
-    Protocol,
+    RuleProtocol,
     Port,
     Websocket,
     Method,
@@ -190,7 +190,7 @@ pub enum Mismatch {
 impl Mismatch {
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Protocol => "protocol",
+            Self::RuleProtocol => "protocol",
             Self::Port => "port",
             Self::Websocket => "websocket",
             Self::Method => "method",
@@ -220,7 +220,7 @@ impl Shape {
     pub(crate) fn to(host: HostPattern) -> Self {
         Self {
             host,
-            ports: Ports::Any,
+            ports: PortSet::Any,
             carries: Carries::Anything,
             methods: Methods::any(),
             paths: Paths::Any,
@@ -231,15 +231,15 @@ impl Shape {
         }
     }
 
-    /// Whether the port fits. The host was the index's business.
+    /// Whether the port fits. The index has already matched the host.
     pub(crate) fn fits_port(&self, to: &Destination) -> bool {
         match &self.ports {
-            Ports::Any => true,
-            Ports::Only(ports) => ports.contains(&to.port),
+            PortSet::Any => true,
+            PortSet::Only(ports) => ports.contains(&to.port),
         }
     }
 
-    /// Whether it matches whatever is asked of a host it names.
+    /// Whether it matches every request to a host it names.
     pub(crate) fn is_unconditional(&self) -> bool {
         self.carries == Carries::Anything
             && self.methods.is_any()
@@ -250,18 +250,18 @@ impl Shape {
     }
 
     /// The first condition that a request does not meet; none means that it
-    /// fits. The host is the index's business, and so is the path: whether it
-    /// fits is handed in.
+    /// fits. The index matches the host and the path, so the caller passes whether
+    /// the path fits.
     ///
-    /// Deciding and explaining both ask this, so they cannot disagree.
+    /// Both `decide` and `explain` call this, so they cannot disagree.
     pub(crate) fn first_mismatch(
         &self,
         verdict: Verdict,
-        question: &Question<'_>,
+        question: &PolicyQuestion<'_>,
         path_fits: bool,
     ) -> Option<Mismatch> {
         if !self.carries.fits(question.scheme) {
-            return Some(Mismatch::Protocol);
+            return Some(Mismatch::RuleProtocol);
         }
         if !self.fits_port(question.to) {
             return Some(Mismatch::Port);
@@ -281,7 +281,7 @@ impl Shape {
         (!self.fits_headers(verdict, question)).then_some(Mismatch::Headers)
     }
 
-    fn fits_websocket(&self, question: &Question<'_>) -> bool {
+    fn fits_websocket(&self, question: &PolicyQuestion<'_>) -> bool {
         match self.websocket {
             Websocket::Either => true,
             Websocket::No => !question.websocket,
@@ -289,15 +289,15 @@ impl Shape {
         }
     }
 
-    fn fits_query(&self, verdict: Verdict, question: &Question<'_>) -> bool {
+    fn fits_query(&self, verdict: Verdict, question: &PolicyQuestion<'_>) -> bool {
         self.query.iter().all(|(key, pattern)| {
             question.query.is_some_and(|query| query.fits(key, pattern, verdict))
         })
     }
 
-    fn fits_headers(&self, verdict: Verdict, question: &Question<'_>) -> bool {
+    fn fits_headers(&self, verdict: Verdict, question: &PolicyQuestion<'_>) -> bool {
         self.headers.iter().all(|(name, pattern)| {
-            let mut counted = Counted::default();
+            let mut counted = HeaderMatches::default();
             question.headers.each(&mut |written, value| {
                 if is_same_field(written, name.as_str().as_bytes()) {
                     counted.add(written, value, name, pattern, verdict);
@@ -308,16 +308,16 @@ impl Shape {
     }
 }
 
-/// How many values were there, and how many of them fit.
+/// How many values a header has, and how many of them fit.
 #[derive(Default)]
-struct Counted {
-    there: usize,
+struct HeaderMatches {
+    present: usize,
     fitting: usize,
 }
 
-impl Counted {
-    /// Counts a field that a server could take for the header `name`. A deny holds
-    /// for any spelling of it and any member of a list.
+impl HeaderMatches {
+    /// Counts a field that a server could read as the header `name`. A deny matches
+    /// any spelling of it and any member of a list.
     fn add(
         &mut self,
         written: &[u8],
@@ -333,14 +333,14 @@ impl Counted {
                 pattern.matches(value) && written.eq_ignore_ascii_case(name.as_str().as_bytes())
             }
         };
-        self.there += 1;
+        self.present += 1;
         self.fitting += usize::from(fits);
     }
 
     fn suffices(&self, verdict: Verdict) -> bool {
         match verdict {
             Verdict::Deny => self.fitting > 0,
-            Verdict::Allow | Verdict::Ask => self.there == 1 && self.fitting == 1,
+            Verdict::Allow | Verdict::Ask => self.present == 1 && self.fitting == 1,
         }
     }
 }

@@ -2,12 +2,13 @@
 
 use schemars::generate::SchemaSettings;
 
-use crate::document::Document;
+use crate::document::PolicyDocument;
 
 /// The schema of `sandbox.policy.yaml`, as committed in
 /// `docs/schema/policy.v1.json`.
 pub fn schema() -> String {
-    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Document>();
+    let schema =
+        SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<PolicyDocument>();
     let mut text = serde_json::to_string_pretty(&schema).expect("a schema is plain JSON");
     text.push('\n');
     text

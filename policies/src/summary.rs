@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::document::{Access, OneOrMany, Protocol, RuleFields, Unless};
+use crate::document::{Access, OneOrMany, RuleFields, RuleProtocol, Unless};
 
 /// The rule's conditions, in the order in which a request meets them.
 pub(crate) fn summary(fields: &RuleFields) -> String {
@@ -13,16 +13,16 @@ pub(crate) fn summary(fields: &RuleFields) -> String {
         line.push(' ');
     }
     match fields.protocol {
-        Some(Protocol::Http) => line.push_str("http://"),
-        Some(Protocol::Tcp) => line.push_str("tcp://"),
-        Some(Protocol::Https) | None => {}
+        Some(RuleProtocol::Http) => line.push_str("http://"),
+        Some(RuleProtocol::Tcp) => line.push_str("tcp://"),
+        Some(RuleProtocol::Https) | None => {}
     }
     let mut add = |text: String| line.push_str(&text);
     if let Some(host) = &fields.host {
         add(host.to_string());
     }
     if let Some(OneOrMany(ports)) = &fields.port {
-        let ports: Vec<_> = ports.iter().map(|port| port.0.to_string()).collect();
+        let ports: Vec<_> = ports.iter().map(|port| port.get().to_string()).collect();
         add(format!(":{}", ports.join("|")));
     }
     if let Some(git) = &fields.git {
@@ -62,17 +62,17 @@ pub(crate) fn summary(fields: &RuleFields) -> String {
 /// The first few; a rule of two hundred packages is still one line.
 fn listed<T: std::fmt::Display>(items: &[T]) -> String {
     let mut line = String::new();
-    for (number, item) in items.iter().take(SHOWN).enumerate() {
+    for (number, item) in items.iter().take(MAX_LISTED_ITEMS).enumerate() {
         let comma = if number == 0 { "" } else { ", " };
         write!(line, "{comma}{item}").expect("writing to a string cannot fail");
     }
-    if let Some(more) = items.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+    if let Some(more) = items.len().checked_sub(MAX_LISTED_ITEMS).filter(|more| *more > 0) {
         write!(line, " and {more} more").expect("writing to a string cannot fail");
     }
     line
 }
 
-const SHOWN: usize = 5;
+const MAX_LISTED_ITEMS: usize = 5;
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use std::fmt;
 use crate::authority::{Authority, AuthorityError, Destination};
 use crate::path::{PathError, RequestPath};
 use crate::query::Query;
-use crate::written::Written;
+use crate::quoted_input::QuotedInput;
 
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Scheme {
@@ -66,7 +66,7 @@ impl Target {
     /// # Ok::<(), policies::TargetError>(())
     /// ```
     pub fn parse_url(written: &str) -> Result<Self, TargetError> {
-        let err = |why| TargetError::Url(UrlError { written: Written::of(written), why });
+        let err = |why| TargetError::Url(UrlError { written: QuotedInput::of(written), why });
 
         let (scheme, rest) = scheme(written).ok_or_else(|| err(UrlFault::Scheme))?;
         // Some parsers read it as `/`, and so end the host where others do not.
@@ -121,7 +121,7 @@ pub enum TargetError {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("`{written}` is not a URL we can request: {why}")]
 pub struct UrlError {
-    written: Written,
+    written: QuotedInput,
     why: UrlFault,
 }
 

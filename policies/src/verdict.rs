@@ -53,8 +53,8 @@ impl Reason {
     }
 }
 
-/// What a rule may ask for and no gateway can do yet. An allow is carried out whole
-/// or not at all.
+/// What a rule may ask for and no gateway can do yet. The gateway refuses such a
+/// request: it never carries out part of an allow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NotDoneYet {
     /// Bodies are not looked into.
@@ -81,7 +81,7 @@ impl NotDoneYet {
     }
 }
 
-/// One answer. It borrows the rule that made it, so "why?" has an answer.
+/// One answer, with the rule that decided.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Decision<'p> {
@@ -89,7 +89,7 @@ pub struct Decision<'p> {
     pub rule: Option<&'p Rule>,
     pub reason: Reason,
     pub(crate) shape: Option<&'p Shape>,
-    /// Some reading of the request waits for a person, whatever this one does.
+    /// Some reading of the request must wait for a person.
     held: bool,
 }
 
@@ -130,7 +130,7 @@ impl<'p> Decision<'p> {
         self.shape.and_then(|shape| shape.body_check.as_ref())
     }
 
-    /// Why a gateway refuses it although it is allowed; nothing if it does not.
+    /// What makes the gateway refuse a request that this allows, if anything does.
     pub fn not_done_yet(&self) -> Option<NotDoneYet> {
         let rule = self.rule.filter(|_| self.verdict == Verdict::Allow)?;
         if rule.secret().is_some() {
@@ -139,33 +139,33 @@ impl<'p> Decision<'p> {
         self.body_check().map(|_| NotDoneYet::Body)
     }
 
-    /// Whether observing lets the request pass: it was denied only because
-    /// nobody had said anything about it.
-    pub fn yields_to_observing(&self) -> bool {
+    /// Whether it was denied only because no rule matches. Observe mode lets such
+    /// requests pass.
+    pub fn is_unmatched(&self) -> bool {
         self.reason == Reason::NoRule && !self.held
     }
 
     /// The stricter of the answers to two readings of one request. A rule that
-    /// denies is stricter than no rule, which observing lets pass.
+    /// denies is stricter than no rule, because observe mode lets the latter pass.
     pub(crate) fn or_stricter(self, other: Self) -> Self {
         let rank = |decision: &Self| (decision.verdict, decision.reason == Reason::NoRule);
         let stricter = if rank(&other) < rank(&self) { other } else { self };
         Self { held: self.held || other.held, ..stricter }
     }
 
-    /// The answer to a request that a server may take for either of two: the
-    /// stricter one, and no if both allow it on different terms.
+    /// The answer to a request that a server may read in two ways: the stricter
+    /// answer, or a denial if both allow it on different terms.
     pub(crate) fn for_either(self, other: Self) -> Self {
         let strictest = self.or_stricter(other);
-        if strictest.verdict == Verdict::Allow && !self.demands_the_same_as(&other) {
+        if strictest.verdict == Verdict::Allow && !self.has_same_terms_as(&other) {
             return Self::NO_RULE;
         }
         strictest
     }
 
-    /// Whether a request that both allow may go out as either of them says: with
-    /// the same secret, to the same addresses, after the same look at its body.
-    pub(crate) fn demands_the_same_as(&self, other: &Self) -> bool {
+    /// Whether both answers send the request with the same secret, to the same
+    /// addresses, after the same check of its body.
+    pub(crate) fn has_same_terms_as(&self, other: &Self) -> bool {
         let body_check = match (self.body_check(), other.body_check()) {
             (None, None) => true,
             (Some(one), Some(other)) => std::ptr::eq(one, other),

@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::thread;
 use std::time::Instant;
 
-use tests::boxes::{Person, Place, wait_for};
+use tests::boxes::{BackendKind, Person, wait_for};
 
 use crate::{people, programs};
 
@@ -70,7 +70,7 @@ fn starts_at_once_on_an_engine_do_not_disturb_each_other() {
         return;
     }
     for person in people() {
-        if !matches!(person.backend(), Place::Docker | Place::Podman) {
+        if !matches!(person.backend(), BackendKind::Docker | BackendKind::Podman) {
             continue;
         }
         person.own_project();

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tests::boxes::Person;
+use tests::{ChildDeadline as _, CommandDeadline as _};
 
 use crate::{people, programs};
 
@@ -54,7 +55,7 @@ impl FullDisk {
     fn at(place: &Path) -> Self {
         fs::create_dir(place).unwrap();
         let mount = ["-t", "tmpfs", "-o", "size=64k,mode=0700", "tmpfs"];
-        let mounted = Command::new("mount").args(mount).arg(place).status().unwrap();
+        let mounted = Command::new("mount").args(mount).arg(place).status_in_time().unwrap();
         assert!(mounted.success());
         let disk = Self(place.to_owned());
         fs::write(place.join("all-of-it"), [0; 128 << 10]).unwrap_err();
@@ -64,7 +65,7 @@ impl FullDisk {
 
 impl Drop for FullDisk {
     fn drop(&mut self) {
-        let unmounted = Command::new("umount").args(["-l"]).arg(&self.0).status();
+        let unmounted = Command::new("umount").args(["-l"]).arg(&self.0).status_in_time();
         assert!(unmounted.is_ok_and(|status| status.success()));
     }
 }
@@ -126,7 +127,7 @@ fn a_person_can_stop_it() {
         let mut running = person.start_shell(&[], "echo started; exec sleep 60");
         running.printed("started");
         running.signal("INT");
-        let ended = running.child.wait().unwrap();
+        let ended = running.child.wait_in_time().unwrap();
         assert_eq!(ended.code(), Some(130));
     }
 }

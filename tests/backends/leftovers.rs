@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tests::boxes::{Person, wait_for};
+use tests::{ChildDeadline as _, CommandDeadline as _};
 
 use crate::people;
 
@@ -106,7 +107,7 @@ fn what_a_restart_of_the_machine_cut_short_is_sealed_as_lost() {
         running.signal("KILL");
         wait_for("its end", || (person.alive(&run) == 0).then_some(()));
         let folder = person.runtime().join(&run);
-        let removed = std::process::Command::new("rm").arg("-rf").arg(&folder).status();
+        let removed = std::process::Command::new("rm").arg("-rf").arg(&folder).status_in_time();
         assert!(removed.unwrap().success());
         // The sweep that every start begins with.
         let next = person.shell(&[], "true");
@@ -130,7 +131,12 @@ fn a_gateway_that_dies_ends_the_run_as_failed_and_its_evidence_is_not_complete()
         running.printed("started");
         let run = running.run();
         person.kill_gateway(&run);
-        assert_eq!(running.child.wait().unwrap().code(), Some(125), "{:?}", person.backend());
+        assert_eq!(
+            running.child.wait_in_time().unwrap().code(),
+            Some(125),
+            "{:?}",
+            person.backend()
+        );
         let folder = person.evidence().unwrap();
         let record = fs::read(folder.join("run.json")).unwrap();
         let record: Value = serde_json::from_slice(&record).unwrap();
@@ -163,7 +169,7 @@ fn a_sweep_leaves_alone_what_is_running() {
         assert_eq!(stats[0]["pids_limit"], 512, "{stats}");
         assert_eq!(person.sluice(&["rm", &run]).code, 1, "it is running");
         running.signal("TERM");
-        assert_eq!(running.child.wait().unwrap().code(), Some(143));
+        assert_eq!(running.child.wait_in_time().unwrap().code(), Some(143));
         let removed = person.sluice(&["rm", &run]);
         assert_eq!(removed.code, 0, "{}", removed.stderr);
     }
@@ -204,7 +210,7 @@ fn told_to_stop_at_any_moment_of_its_start_it_leaves_nothing() {
             let mut running = person.start_shell(&["--policy", &policy], "exec sleep 300");
             thread::sleep(Duration::from_millis(after));
             running.signal(signal);
-            let ended = running.child.wait().unwrap();
+            let ended = running.child.wait_in_time().unwrap();
             let number = [("INT", 2), ("TERM", 15), ("HUP", 1)]
                 .map(|(name, number)| (name == signal, number));
             let number = number.iter().find(|(it, _)| *it).unwrap().1;

@@ -12,6 +12,7 @@ mod automatic;
 mod delegated;
 mod ends;
 mod leftovers;
+mod library;
 mod network;
 mod outside;
 mod overrides;
@@ -30,6 +31,7 @@ fn programs() -> Programs {
     Programs {
         sluice: env!("CARGO_BIN_EXE_sluice-under-test"),
         init: env!("CARGO_BIN_EXE_sluice-init-under-test"),
+        probe: env!("CARGO_BIN_EXE_sluice-probe-under-test"),
         gateway: env!("CARGO_BIN_EXE_sluice-gateway-under-test"),
         launch: env!("CARGO_BIN_EXE_sluice-launch-under-test"),
     }

@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::thread;
 
 use serde_json::Value;
+use tests::JoinDeadline as _;
 use tests::authority::Authority;
 use tests::available::{is_installed, skip};
 use tests::boxes::Person;
@@ -36,7 +37,7 @@ fn an_allowed_name_is_reached_and_another_refused_and_both_are_recorded() {
         let ran = person.shell(&["--policy", &policy, "--pin", &pin], script);
         assert_eq!((ran.code, ran.stdout.as_str()), (0, "upstream"), "{}", ran.stderr);
         assert!(ran.stderr.contains("HTTP/1.1 403 "), "{}", ran.stderr);
-        assert!(serving.join().unwrap().starts_with("GET /a HTTP/1.1\r\n"));
+        assert!(serving.join_in_time().starts_with("GET /a HTTP/1.1\r\n"));
 
         let log = std::fs::read_to_string(person.evidence().unwrap().join("audit.jsonl")).unwrap();
         for path in ["/a", "/b", "/c"] {

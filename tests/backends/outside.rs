@@ -8,7 +8,7 @@ use std::fs;
 use std::net::ToSocketAddrs as _;
 
 use tests::available::skip;
-use tests::boxes::Place;
+use tests::boxes::BackendKind;
 
 use crate::people;
 
@@ -19,7 +19,7 @@ fn pip_installs_what_the_policy_names_and_nothing_else() {
         return skip("the outside, which SLUICE_TEST_OUTSIDE=1 asks for,");
     }
     // The image with pip in it is Docker's.
-    for person in people().into_iter().filter(|person| person.backend() == Place::Docker) {
+    for person in people().into_iter().filter(|person| person.backend() == BackendKind::Docker) {
         let evidence =
             |name: &str| fs::read_to_string(person.evidence().unwrap().join(name)).unwrap();
         let policy = person.policy("version: 1\nnet: {enabled: true, allow: [{pip: [six]}]}\n");

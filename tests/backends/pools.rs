@@ -11,7 +11,8 @@ use crate::{people, programs};
 
 /// The attack program's verdict on one pool: `held`, `BROKEN`, and what it said.
 fn attacked(person: &Person, name: &str) -> (String, String) {
-    let words = ["run", "--mode", "none", "--", "/run/sluice/init", "attack", "--one", name];
+    let words =
+        ["run", "--probe", "--mode", "none", "--", "/run/sluice/probe", "attack", "--one", name];
     let ran = person.sluice(&words);
     let said: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
     let text = |field: &str| said[field].as_str().unwrap_or_default().to_owned();

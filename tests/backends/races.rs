@@ -1,5 +1,6 @@
 //! A command that ends while it is being ended: one answer on every backend.
 
+use tests::ChildDeadline as _;
 use tests::boxes::Person;
 
 use crate::programs;
@@ -73,7 +74,7 @@ fn who_is_told_to_stop_while_it_ends_was_stopped_or_ended_by_itself() {
             for signal in ["TERM", "TERM", "TERM"] {
                 running.signal(signal);
             }
-            let code = running.child.wait().unwrap().code();
+            let code = running.child.wait_in_time().unwrap().code();
             let record = std::fs::read(person.evidence().unwrap().join("run.json")).unwrap();
             let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
             let kind = record["outcome"]["kind"].as_str().unwrap_or("none");

@@ -11,6 +11,7 @@ use std::thread;
 
 use serde_json::Value;
 use tests::boxes::{Person, Ran, wait_for};
+use tests::{ChildDeadline as _, JoinDeadline as _};
 
 use crate::people;
 
@@ -245,13 +246,13 @@ fn a_client_that_vanishes_ends_its_command_and_a_signal_reaches_it() {
         let mut running = exec("sleep 555 & sleep 555");
         wait_for("both", || (count() == "2").then_some(()));
         running.child.kill().unwrap();
-        running.child.wait().unwrap();
+        running.child.wait_in_time().unwrap();
         wait_for("their end", || (count() == "0").then_some(()));
 
         let mut running = exec("exec sleep 555");
         wait_for("it", || (count() == "1").then_some(()));
         running.signal("INT");
-        assert_eq!(running.child.wait().unwrap().code(), Some(130));
+        assert_eq!(running.child.wait_in_time().unwrap().code(), Some(130));
     }
 }
 
@@ -394,7 +395,7 @@ fn stats_count_what_passed_the_gateway() {
         let session = Session::bare(&person, &["--policy", &policy, "--pin", &pin]);
         let ran = session.shell("wget -q -O - http://up.test/a");
         assert_eq!(ran.stdout, "ok", "{}", ran.stderr);
-        assert!(serving.join().unwrap() > 0);
+        assert!(serving.join_in_time() > 0);
         let stats = person.sluice(&["stats", &session.run, "-o", "json"]);
         let stats: Value = serde_json::from_str(&stats.stdout).unwrap();
         let moved = |name: &str| stats[0][name].as_u64().unwrap();
@@ -465,8 +466,8 @@ fn without_its_gateway_a_session_reaches_nothing() {
         let policy = person.policy(
             "version: 1\nnet: {enabled: true, allow: [{host: up.test, protocol: http, port: 80}]}\n",
         );
-        let session = Session::bare(&person, &["--policy", &policy, "--pin", &pin]);
-        let get = "/run/sluice/init fetch http://up.test/";
+        let session = Session::bare(&person, &["--probe", "--policy", &policy, "--pin", &pin]);
+        let get = "/run/sluice/probe fetch http://up.test/";
         let ran = session.shell(get);
         assert_eq!(ran.stdout.trim(), "200 upstream", "{}", ran.stderr);
         person.kill_gateway(&session.run);
@@ -491,9 +492,9 @@ fn the_sessions_socket_is_not_inside() {
         let script = "find / -name '*session*' -not -path '/proc/*' -not -path '/sys/*' 2>/dev/null; \
                       grep session.sock /proc/net/unix; ls /proc/1/fd; echo end";
         let ran = session.shell(script);
-        assert_eq!(ran.stdout, "end\n", "{}", ran.stderr);
+        assert_eq!(ran.stdout, "end\n", "{:?}: {}", person.backend(), ran.stderr);
         let kill = session.shell("kill -9 1; kill -STOP 1; echo still here");
-        assert_eq!(kill.stdout, "still here\n", "{}", kill.stderr);
+        assert_eq!(kill.stdout, "still here\n", "{:?}: {}", person.backend(), kill.stderr);
         assert_eq!(session.listed().unwrap()["state"], "alive");
     }
 }
@@ -511,6 +512,6 @@ fn completions_know_sessions() {
             .spawn();
         let mut checked = checked.unwrap();
         checked.stdin.take().unwrap().write_all(script.stdout.as_bytes()).unwrap();
-        assert!(checked.wait().unwrap().success());
+        assert!(checked.wait_in_time().unwrap().success());
     }
 }

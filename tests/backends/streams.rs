@@ -1,6 +1,7 @@
 //! What goes in and comes out.
 
-use tests::boxes::Place;
+use tests::CommandDeadline as _;
+use tests::boxes::BackendKind;
 
 use crate::people;
 
@@ -20,6 +21,28 @@ fn the_last_words_say_what_became_of_the_run() {
         let last = ran.stderr.lines().last().unwrap_or_default();
         let expected = format!("sluice: run {} exited with code 7 after ", ran.run());
         assert!(last.starts_with(&expected) && last.contains("; no network"), "{}", ran.stderr);
+    }
+}
+
+/// What a command prints is recorded by the first process, into a file that the host
+/// opened: neither that nor the socket it is served on is the command's to touch.
+#[test]
+fn a_command_can_neither_read_forge_nor_cut_what_is_recorded_of_it() {
+    let script = "echo before
+        for it in /proc/1/fd/* /proc/self/fd/[3-9]; do
+            (echo forged >>$it) 2>/dev/null; (: >$it) 2>/dev/null; (cat $it) 2>/dev/null
+        done
+        ls /proc/self/fd | wc -l
+        echo after";
+    for person in people() {
+        let ran = person.shell(&["--quiet"], script);
+        let printed: Vec<&str> = ran.stdout.lines().map(str::trim).collect();
+        // Its three streams, and the directory that `ls` reads.
+        assert_eq!(printed, ["before", "4", "after"], "{:?}: {}", person.backend(), ran.stderr);
+        let transcript = person.evidence().unwrap().join("transcript.cast");
+        let transcript = std::fs::read_to_string(transcript).unwrap();
+        assert!(!transcript.contains("forged\\n\"]"), "{transcript}");
+        assert!(transcript.contains("before") && transcript.contains("after"), "{transcript}");
     }
 }
 
@@ -85,10 +108,11 @@ fn what_was_printed_can_be_read_afterwards() {
 #[test]
 fn what_the_caller_ignores_is_heeded_inside() {
     // An engine starts its containers itself, and ignores nothing.
-    for person in people().into_iter().filter(|person| person.backend() == Place::Namespaces) {
+    for person in people().into_iter().filter(|person| person.backend() == BackendKind::Namespaces)
+    {
         let script = "trap '' HUP INT QUIT TERM
                       sluice run --mode none -- grep SigIgn /proc/self/status";
-        let output = person.typing(script).output().unwrap();
+        let output = person.typing(script).output_in_time().unwrap();
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         let ignored = printed.trim().trim_start_matches("SigIgn:").trim();
         let ignored = u64::from_str_radix(ignored, 16).unwrap_or(u64::MAX);

@@ -7,6 +7,7 @@ use std::os::unix::fs::chown;
 use std::process::Command;
 use std::thread;
 
+use tests::CommandDeadline as _;
 use tests::boxes::{Person, SOMEBODY, unpacked, wait_for};
 
 use crate::programs;
@@ -142,7 +143,7 @@ fn where_user_namespaces_are_forbidden_the_error_names_what_to_change() {
         .env("SLUICE_IMAGE", unpacked().unwrap_or_default())
         .env("SLUICE_INIT_PROGRAM", programs.init)
         .env("SLUICE_LAUNCH_PROGRAM", programs.launch)
-        .output()
+        .output_in_time()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{said}");

@@ -1,6 +1,7 @@
 //! What the first page shows is typed, in order, by everybody whom it is for, and
 //! what they read is compared.
 
+use tests::CommandDeadline as _;
 use tests::boxes::Person;
 
 use crate::pages::read;
@@ -29,7 +30,7 @@ fn every_command_of_the_first_page_does_what_it_says() {
         let mut first = None;
         for step in &steps {
             let line = step.typed.replace("RUN", first.as_deref().unwrap_or_default());
-            let output = person.typing(&format!("sluice {line} 2>&1")).output().unwrap();
+            let output = person.typing(&format!("sluice {line} 2>&1")).output_in_time().unwrap();
             let said = String::from_utf8_lossy(&output.stdout);
             let mut lines = said.lines();
             for wanted in &step.wanted {

@@ -7,6 +7,7 @@
     reason = "what does not hold in a test ends it"
 )]
 
+mod crates;
 mod first_page;
 mod named;
 mod pages;
@@ -20,6 +21,7 @@ fn programs() -> Programs {
     Programs {
         sluice: env!("CARGO_BIN_EXE_sluice-under-test"),
         init: env!("CARGO_BIN_EXE_sluice-init-under-test"),
+        probe: env!("CARGO_BIN_EXE_sluice-probe-under-test"),
         gateway: env!("CARGO_BIN_EXE_sluice-gateway-under-test"),
         launch: env!("CARGO_BIN_EXE_sluice-launch-under-test"),
     }

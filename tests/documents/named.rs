@@ -107,8 +107,10 @@ fn every_file_that_a_document_names_exists() {
         "certs/",
         "compose/",
         "docs/",
+        "fuzz/",
         "gateway/",
         "policies/",
+        "protocol/",
         "runner/",
         "scripts/",
         "tests/",
@@ -165,9 +167,9 @@ fn every_decision_says_why_what_it_costs_and_what_would_change_it() {
 fn every_field_of_a_run_has_its_place_in_a_cluster() {
     let page = read("docs/kubernetes-migration.md");
     for (file, of, prefix) in [
-        ("runner/src/plan.rs", "pub struct Plan {", ""),
-        ("runner/src/plan/limits.rs", "pub struct Limits {", "limits."),
-        ("runner/src/run/record.rs", "pub struct Record<'r> {", ""),
+        ("runner/engine/src/plan.rs", "pub struct Plan {", ""),
+        ("runner/engine/src/plan/limits.rs", "pub struct Limits {", "limits."),
+        ("runner/engine/src/record.rs", "pub struct Record {", ""),
     ] {
         let source = read(file);
         let (_, body) = source.split_once(of).unwrap_or_else(|| panic!("{of} in {file}"));

@@ -6,7 +6,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use runner::standin::{Setup, Standin};
+use standin::{Setup, Standin};
+use tests::CommandDeadline as _;
 use tests::available::is_installed;
 use tests::boxes::{Person, docker, wait_for};
 use tokio::runtime::Runtime;
@@ -39,7 +40,7 @@ fn every_command_of_the_runbook_does_what_it_says() {
             .env("SLUICE_PIN", format!("{HOST}={}:{port}", person.host()))
             .env("SLUICE_UPSTREAMS", format!("{}:{port}", person.host()))
             .env("SLUICE_TRUST", authority);
-        let output = command.output().unwrap();
+        let output = command.output_in_time().unwrap();
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         for (number, step) in steps.iter().enumerate() {
             let (begun, ended) = (mark(number), mark(number + 1));
@@ -64,7 +65,8 @@ fn a_link_to_the_command_is_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join("sluice");
     symlink(crate::pages::root().join("sluice"), &link).unwrap();
-    let said = Command::new(link).arg("--version").current_dir(folder.path()).output().unwrap();
+    let said =
+        Command::new(link).arg("--version").current_dir(folder.path()).output_in_time().unwrap();
     let printed = String::from_utf8_lossy(&said.stdout);
     assert!(printed.starts_with("sluice "), "{printed}{}", String::from_utf8_lossy(&said.stderr));
 }

@@ -6,6 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use tests::CommandDeadline as _;
 use tests::World;
 use tests::available::is_installed;
 
@@ -180,7 +181,8 @@ impl Drop for Server {
 }
 
 fn shell(folder: &Path, script: &str) {
-    let ran = Command::new("sh").args(["-ec", script]).current_dir(folder).output().unwrap();
+    let ran =
+        Command::new("sh").args(["-ec", script]).current_dir(folder).output_in_time().unwrap();
     assert!(ran.status.success(), "{script}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 

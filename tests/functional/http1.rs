@@ -1,8 +1,9 @@
 //! HTTP/1.1, as servers and clients really speak it.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use tests::{Answer, Line, Peer, Plan, Way, World};
+use tokio::sync::Notify;
 
 async fn inside(world: &World) -> Line {
     world.sandbox.tls(Way::Proxy, "allowed.test", &["http/1.1"]).await.unwrap()
@@ -259,16 +260,22 @@ async fn an_upstreams_headers_have_limits_too() {
 /// its answer.
 #[tokio::test]
 async fn a_half_closed_client_gets_its_answer() {
-    let plan = Plan::scripted(|mut peer: Peer| async move {
-        peer.request().await;
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        peer.line.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate").await;
-        peer.request().await;
+    let closed = Arc::new(Notify::new());
+    let go_on = Arc::clone(&closed);
+    let plan = Plan::scripted(move |mut peer: Peer| {
+        let go_on = Arc::clone(&go_on);
+        async move {
+            peer.request().await;
+            go_on.notified().await;
+            peer.line.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate").await;
+            peer.request().await;
+        }
     });
     let world = World::new().upstream("allowed.test", plan).start().await;
     let mut line = world.sandbox.captured_http().await;
     line.send("GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n").await;
     line.finish().await;
+    closed.notify_one();
     let reply = line.reply().await;
     assert_eq!(reply.text(), "late");
     line.assert_ends().await;

@@ -113,8 +113,12 @@ async fn an_upload_budget_is_spent_once_and_for_all() {
     refused.assert_refused(403, "budget_spent");
     assert!(refused.problem()["hint"].as_str().unwrap().contains("upload"), "{}", refused.text());
     world.audit.refused("allowed.test", "budget_spent").await;
-    let arrived: u64 =
-        world.upstream("allowed.test").seen().iter().map(tests::upstream::Seen::total).sum();
+    let arrived: u64 = world
+        .upstream("allowed.test")
+        .seen()
+        .iter()
+        .map(tests::upstream::ReceivedBytes::total)
+        .sum();
     assert!(arrived <= 10 * 1024, "{arrived} bytes arrived");
 
     // A reload is no way to a fresh one.
@@ -234,7 +238,7 @@ async fn a_tunnel_is_cut_where_its_budget_ends() {
     world.audit.refused("raw.test", "budget_spent").await;
     // The gateway may be done with it before the upstream has accepted it.
     let seen = tests::until("the upstream to be told that it is over", || {
-        world.upstream("raw.test").seen().pop().filter(tests::upstream::Seen::ended)
+        world.upstream("raw.test").seen().pop().filter(tests::upstream::ReceivedBytes::ended)
     });
     let arrived = seen.await.total();
     assert!(arrived <= 100 * 1024, "{arrived} bytes arrived");

@@ -1,10 +1,13 @@
 //! The program that ships: started, told, stopped.
 
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
+use tests::CommandDeadline as _;
 use tests::world::policy;
 use tests::{Peer, Plan, Way, World, until, within};
+use tokio::sync::Notify;
 
 fn signal(world: &World, name: &str) {
     let told = Command::new("kill").args([&format!("-{name}"), &world.pid().to_string()]).status();
@@ -14,12 +17,17 @@ fn signal(world: &World, name: &str) {
 /// Whoever is inside may finish; nobody else comes in; then it ends well.
 #[tokio::test]
 async fn told_to_stop_it_finishes_what_it_began() {
-    let slow = Plan::scripted(|mut peer: Peer| async move {
-        peer.request().await;
-        peer.line.send("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhalf").await;
-        tokio::time::sleep(Duration::from_millis(700)).await;
-        peer.line.send("half").await;
-        peer.request().await;
+    let stopping = Arc::new(Notify::new());
+    let go_on = Arc::clone(&stopping);
+    let slow = Plan::scripted(move |mut peer: Peer| {
+        let go_on = Arc::clone(&go_on);
+        async move {
+            peer.request().await;
+            peer.line.send("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhalf").await;
+            go_on.notified().await;
+            peer.line.send("half").await;
+            peer.request().await;
+        }
     });
     let world = World::allowing(&["{host: allowed.test}", "{host: slow.test}"])
         .limits("drain: 10s")
@@ -36,6 +44,7 @@ async fn told_to_stop_it_finishes_what_it_began() {
     signal(&world, "TERM");
 
     idle.assert_ends().await;
+    stopping.notify_one();
     assert_eq!(busy.take(4).await, b"half");
     busy.assert_ends().await;
     let door = world.sandbox.doors.proxy;
@@ -90,8 +99,10 @@ async fn told_to_read_its_policy_again_it_does() {
 async fn settings_are_checked_without_being_carried_out() {
     let world = World::new().start_program().await;
     let settings = world.folder().join("gateway.yaml");
-    let checked =
-        Command::new(tests::program()).args(["--check", "--config"]).arg(&settings).output();
+    let checked = Command::new(tests::program())
+        .args(["--check", "--config"])
+        .arg(&settings)
+        .output_in_time();
     let checked = checked.unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
     assert!(!checked.stdout.is_empty());
@@ -103,7 +114,7 @@ async fn settings_are_checked_without_being_carried_out() {
     let checked = Command::new(tests::program())
         .args(["--check", "--config"])
         .arg(world.folder().join("wrong.yaml"))
-        .output()
+        .output_in_time()
         .unwrap();
     assert_eq!(checked.status.code(), Some(2));
     let told = String::from_utf8_lossy(&checked.stderr).into_owned();
@@ -118,7 +129,7 @@ async fn asked_for_its_health_it_says_whether_it_serves() {
     let settings = world.folder().join("gateway.yaml");
     let health = || {
         let mut asked = Command::new(tests::program());
-        asked.args(["--health", "--config"]).arg(&settings).output().unwrap()
+        asked.args(["--health", "--config"]).arg(&settings).output_in_time().unwrap()
     };
     assert!(health().status.success());
     let folder = world.kill().await;
@@ -137,7 +148,7 @@ async fn settings_may_name_what_only_the_command_line_knows() {
     std::fs::write(&settings, text.replace("dns: 127.0.0.1:0", "dns: \"${inside}:0\"")).unwrap();
     let check = |given: &[&str]| {
         let mut asked = Command::new(tests::program());
-        asked.args(["--check", "--config"]).arg(&settings).args(given).output().unwrap()
+        asked.args(["--check", "--config"]).arg(&settings).args(given).output_in_time().unwrap()
     };
     let told = String::from_utf8_lossy(&check(&[]).stderr).into_owned();
     assert!(told.contains("--set inside=VALUE"), "{told}");

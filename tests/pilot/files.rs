@@ -8,6 +8,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tests::available::{is_installed, python, skip};
 use tests::boxes::{docker, image};
+use tests::{CommandDeadline as _, wait_for};
 
 use crate::pilot::{Said, can_run, clone};
 
@@ -21,14 +22,15 @@ fn the_file_is_understood_by_compose_v2_and_by_1_29() {
                 .args(["-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"])
                 .args(["compose.yaml", "compose/private-cgroup.yaml"])
                 .current_dir(&folder)
-                .output()
+                .output_in_time()
                 .unwrap(),
         );
         assert_eq!(said.code, 0, "{said:?}");
     }
     if is_installed("docker-compose") {
         let mut command = Command::new("docker-compose");
-        let said = Said::of(command.args(["config", "-q"]).current_dir(&folder).output().unwrap());
+        let said =
+            Said::of(command.args(["config", "-q"]).current_dir(&folder).output_in_time().unwrap());
         assert_eq!(said.code, 0, "{said:?}");
     }
 }
@@ -73,7 +75,8 @@ fn compose_file() -> Option<Value> {
     let python = python(&["ruamel.yaml"])?;
     let script = "import json, ruamel.yaml; \
                   print(json.dumps(ruamel.yaml.YAML(typ='safe').load(open('compose.yaml'))))";
-    let read = Command::new(python).args(["-c", script]).current_dir(clone()).output().unwrap();
+    let read =
+        Command::new(python).args(["-c", script]).current_dir(clone()).output_in_time().unwrap();
     assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
     Some(serde_json::from_slice(&read.stdout).unwrap())
 }
@@ -109,11 +112,11 @@ fn neither_credentials_nor_settings_nor_history_are_sent_to_a_builder() {
     let tag = format!("sluice-test/context:{}", std::process::id());
     let mut build = Command::new("docker");
     build.args(["build", "-q", "-f", "compose/Dockerfile", "-t", &tag, "."]);
-    let built = Said::of(build.current_dir(home.path()).output().unwrap());
+    let built = Said::of(build.current_dir(home.path()).output_in_time().unwrap());
     assert_eq!(built.code, 0, "{built:?}");
     let container = docker(&["create", &tag]);
     let list = format!("docker export {container} | tar -t");
-    let listed = Said::of(Command::new("sh").args(["-c", &list]).output().unwrap());
+    let listed = Said::of(Command::new("sh").args(["-c", &list]).output_in_time().unwrap());
     docker(&["rm", &container]);
     docker(&["rmi", &tag]);
     let has = |file: &str| listed.stdout.lines().any(|line| line == format!("sent/{file}"));
@@ -134,19 +137,27 @@ fn the_gateways_image_is_the_same_bytes_every_time() {
     let program = env!("CARGO_BIN_EXE_sluice-gateway-under-test");
     let pack = |file: &str| {
         let mut command = Command::new(clone().join("compose/images/pack"));
-        let said = command.args(["gateway", program, file]).current_dir(home.path()).output();
+        let said =
+            command.args(["gateway", program, file]).current_dir(home.path()).output_in_time();
         let said = Said::of(said.unwrap());
         assert_eq!(said.code, 0, "{said:?}");
         (said.stdout, fs::read(home.path().join(file)).unwrap())
     };
     let (first, one) = pack("one.tar");
-    std::thread::sleep(std::time::Duration::from_millis(1100));
+    // Archives hold times in seconds.
+    let second = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let then = second();
+    wait_for("the next second", || (second() > then).then_some(()));
     let (second, two) = pack("two.tar");
     assert_eq!(first, second);
     assert!(one == two, "the archives differ");
 
     let unpacked = Said::of(
-        Command::new("tar").args(["-xf", "one.tar"]).current_dir(home.path()).output().unwrap(),
+        Command::new("tar")
+            .args(["-xf", "one.tar"])
+            .current_dir(home.path())
+            .output_in_time()
+            .unwrap(),
     );
     assert_eq!(unpacked.code, 0, "{unpacked:?}");
     let manifest = read_json(&home.path().join("manifest.json"));
@@ -157,7 +168,11 @@ fn the_gateways_image_is_the_same_bytes_every_time() {
         assert!(config["config"]["Labels"][&label].is_string(), "{label}");
     }
     let inside = Said::of(
-        Command::new("tar").args(["-tf", "layer.tar"]).current_dir(home.path()).output().unwrap(),
+        Command::new("tar")
+            .args(["-tf", "layer.tar"])
+            .current_dir(home.path())
+            .output_in_time()
+            .unwrap(),
     );
     let programs: Vec<_> = inside
         .stdout
@@ -179,11 +194,12 @@ fn the_dockerfile_makes_the_same_gateway() {
     let layer = home.path().join("layer.tar");
     let program = env!("CARGO_BIN_EXE_sluice-gateway-under-test");
     let mut command = Command::new(folder.join("pack"));
-    let said = Said::of(command.args(["gateway", program]).arg(layer).output().unwrap());
+    let said = Said::of(command.args(["gateway", program]).arg(layer).output_in_time().unwrap());
     assert_eq!(said.code, 0, "{said:?}");
     let tag = format!("sluice-test/gateway:{}", std::process::id());
     let mut command = Command::new("docker");
-    let built = command.args(["build", "-q", "-t", &tag]).arg(home.path()).output().unwrap();
+    let built =
+        command.args(["build", "-q", "-t", &tag]).arg(home.path()).output_in_time().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let said = docker(&["run", "--rm", "--network", "none", "--read-only", &tag, "--version"]);
     docker(&["rmi", &tag]);
@@ -244,7 +260,7 @@ impl Workshop {
         let path = format!("{}:{}", self.0.path().display(), std::env::var("PATH").unwrap());
         let mut command = Command::new(self.0.path().join("compose/images/agent/build"));
         command.args(arguments).env("PATH", path).current_dir(self.0.path());
-        Said::of(command.env_remove("SLUICE_APT_SOURCES").output().unwrap())
+        Said::of(command.env_remove("SLUICE_APT_SOURCES").output_in_time().unwrap())
     }
 
     fn asked(&self) -> String {
@@ -292,7 +308,7 @@ fn both_ways_to_build_the_agents_image_say_the_same_of_it() {
     let asked = workshop.asked();
     let mut by_script = asked.lines().skip_while(|line| *line != "--change").collect::<Vec<_>>();
     by_script.retain(|line| *line != "--change");
-    let by_program = runner::image::agent::config().unwrap();
+    let by_program = engine::image::agent::config(cli::environment::of_this_process()).unwrap();
     assert!(by_program.last().unwrap().starts_with("LABEL sluice.recipe="), "{by_program:?}");
     assert!(by_script.len() > by_program.len(), "the archive's name follows: {by_script:?}");
     for (script, program) in by_script.iter().zip(&by_program) {
@@ -324,7 +340,7 @@ fn a_build_that_fails_leaves_the_image_that_was_there() {
     let before = list();
     let mut build = Command::new(env!("CARGO_BIN_EXE_sluice-under-test"));
     build.args(["image", "build", "--backend", "docker", "--name", &name]);
-    let said = Said::of(build.env("SLUICE_APT_SOURCES", &sources).output().unwrap());
+    let said = Said::of(build.env("SLUICE_APT_SOURCES", &sources).output_in_time().unwrap());
     let after = list();
     docker(&["rmi", &name]);
     assert!(said.code != 0 && said.stderr.contains("the recipe failed"), "{said:?}");
@@ -337,9 +353,9 @@ fn a_list_of_the_agents_packages_can_be_had() {
         return;
     }
     let images = clone().join("compose/images");
-    let built = Said::of(Command::new(images.join("agent/build")).output().unwrap());
+    let built = Said::of(Command::new(images.join("agent/build")).output_in_time().unwrap());
     assert_eq!(built.code, 0, "{built:?}");
-    let said = Said::of(Command::new(images.join("sbom")).arg("agent").output().unwrap());
+    let said = Said::of(Command::new(images.join("sbom")).arg("agent").output_in_time().unwrap());
     assert_eq!(said.code, 0, "{said:?}");
     let list: Value = serde_json::from_str(&said.stdout).unwrap();
     let names: Vec<&str> = list["components"]
@@ -359,7 +375,7 @@ fn a_list_of_what_is_linked_in_stands_beside_the_image() {
         return;
     }
     let said = Said::of(
-        Command::new(clone().join("compose/images/sbom")).arg("gateway").output().unwrap(),
+        Command::new(clone().join("compose/images/sbom")).arg("gateway").output_in_time().unwrap(),
     );
     if said.code != 0 && said.stderr.contains("offline") {
         return skip("cargo's index");

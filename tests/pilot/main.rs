@@ -17,8 +17,10 @@ use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::process::Command;
 
-use pilot::{Pilot, Said, can_run};
+use tests::CommandDeadline as _;
 use tests::boxes::{docker, image};
+
+use pilot::{Pilot, Said, can_run};
 
 /// One story, because starting it takes longer than all of its questions. Each
 /// line is a claim; a claim that fails takes the pilot down too.
@@ -162,7 +164,8 @@ fn the_containers_are_confined_as_a_runs_are(pilot: &Pilot) {
     assert_eq!(docker(&["network", "inspect", "-f", "{{.Internal}}", &network]), "true");
     let third = pilot.address(0);
     let bridge = format!("slc-c{}", third.split('.').nth(2).unwrap());
-    let listed = Command::new("ip").args(["-4", "-o", "addr", "show", &bridge]).output().unwrap();
+    let listed =
+        Command::new("ip").args(["-4", "-o", "addr", "show", &bridge]).output_in_time().unwrap();
     assert!(listed.status.success(), "{bridge} is there: {listed:?}");
     assert!(listed.stdout.is_empty(), "no address of the host on {bridge}: {listed:?}");
 }
@@ -279,7 +282,7 @@ fn nothing_of_the_host_answers(pilot: &Pilot) {
     let udp = UdpSocket::bind("0.0.0.0:0").unwrap();
     udp.set_nonblocking(true).unwrap();
     let (port, datagrams) = (tcp.local_addr().unwrap().port(), udp.local_addr().unwrap().port());
-    let listed = Command::new("hostname").arg("-I").output().unwrap().stdout;
+    let listed = Command::new("hostname").arg("-I").output_in_time().unwrap().stdout;
     let listed = String::from_utf8(listed).unwrap();
     let of_the_host = listed.split_whitespace().filter(|address| address.contains('.'));
     let mut targets: Vec<_> = of_the_host.map(|address| (address.to_owned(), port)).collect();
@@ -418,7 +421,7 @@ fn another_clone_leaves_it_alone(pilot: &Pilot) {
         fs::copy(pilot::clone().join(file), clone.path().join(file)).unwrap();
     }
     let mut down = Command::new(clone.path().join("compose/down"));
-    let said = Said::of(down.args(["-p", &pilot.project]).output().unwrap());
+    let said = Said::of(down.args(["-p", &pilot.project]).output_in_time().unwrap());
     assert!(said.code == 1 && said.stderr.contains("was started from"), "{said:?}");
     pilot.curl(&["https://api.pilot.test/"]).assert_ends(" 200");
 }

@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tests::CommandDeadline as _;
 use tests::available::{is_installed, skip};
 use tests::boxes::docker;
 
@@ -37,7 +38,7 @@ pub(crate) struct Said {
 
 /// Whether there is an engine, and somebody who reads compose files.
 pub(crate) fn can_run() -> bool {
-    let answers = Command::new("docker").arg("version").output();
+    let answers = Command::new("docker").arg("version").output_in_time();
     if !answers.is_ok_and(|out| out.status.success()) {
         skip("docker");
         return false;
@@ -50,7 +51,7 @@ fn has_compose() -> bool {
 }
 
 fn has_plugin() -> bool {
-    let plugin = Command::new("docker").args(["compose", "version"]).output();
+    let plugin = Command::new("docker").args(["compose", "version"]).output_in_time();
     plugin.is_ok_and(|out| out.status.success())
 }
 
@@ -98,7 +99,8 @@ impl Pilot {
         let copy = "git ls-files -z -c -o --exclude-standard | \
                     tar --null --files-from=- --ignore-failed-read -c | tar -x -C \"$0\"";
         let mut command = Command::new("sh");
-        let copied = command.args(["-c", copy]).arg(&fresh).current_dir(clone()).output().unwrap();
+        let copied =
+            command.args(["-c", copy]).arg(&fresh).current_dir(clone()).output_in_time().unwrap();
         assert!(copied.status.success(), "{copied:?}");
         let process = std::process::id();
         let built = [
@@ -167,7 +169,7 @@ impl Pilot {
         command.args(words).current_dir(&self.clone);
         command.envs(self.settings.iter().map(|(name, value)| (name, value)));
         command.env("COMPOSE_PROJECT_NAME", &self.project).envs(changed.iter().copied());
-        Said::of(command.output().unwrap())
+        Said::of(command.output_in_time().unwrap())
     }
 
     /// One of the three commands.
@@ -187,7 +189,7 @@ impl Pilot {
         command.args(arguments).current_dir(self.home.path());
         command.envs(self.settings.iter().map(|(name, value)| (name, value)));
         command.envs(changed.iter().copied());
-        Said::of(command.output().unwrap())
+        Said::of(command.output_in_time().unwrap())
     }
 
     /// What a person types in the clone, at a terminal.
@@ -196,7 +198,7 @@ impl Pilot {
             "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
         let mut command = Command::new("timeout");
         command.args(["60", "python3", "-c", terminal, "sh", "-c", line]);
-        Said::of(command.current_dir(clone()).output().unwrap())
+        Said::of(command.current_dir(clone()).output_in_time().unwrap())
     }
 
     pub(crate) fn settings(&self) -> PathBuf {
@@ -218,7 +220,7 @@ impl Pilot {
         let sandbox = self.container("sandbox");
         let mut command = Command::new("timeout");
         command.args(["60", "docker", "exec", &sandbox]).args(words);
-        Said::of(command.output().unwrap())
+        Said::of(command.output_in_time().unwrap())
     }
 
     /// `curl` inside the sandbox: version, status, then the body.
@@ -283,7 +285,9 @@ impl Pilot {
     pub(crate) fn verify(&self, evidence: &Path) -> Said {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sluice-under-test"));
         command.args(["audit", "verify"]).arg(evidence);
-        Said::of(command.env("XDG_STATE_HOME", self.home.path().join("state")).output().unwrap())
+        Said::of(
+            command.env("XDG_STATE_HOME", self.home.path().join("state")).output_in_time().unwrap(),
+        )
     }
 
     /// What Docker has of it.

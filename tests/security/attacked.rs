@@ -12,7 +12,7 @@ use std::process::Command;
 use std::thread;
 
 use serde_json::Value;
-use tests::boxes::{Person, Place, docker, image};
+use tests::boxes::{BackendKind, Person, docker, image};
 
 use crate::programs;
 
@@ -20,10 +20,10 @@ const NETWORK: &str = "version: 1\nnet: {enabled: true}\n";
 
 /// Runs attacks in a container that is no sandbox; results by name.
 fn in_a_container(flags: &[&str], attacks: &[&str]) -> BTreeMap<String, String> {
-    let program = format!("{}:/run/sluice/init:ro", programs().init);
+    let program = format!("{}:/run/sluice/probe:ro", programs().probe);
     let mut words = vec!["run", "--rm", "-v", &program];
     words.extend(flags);
-    words.extend([image().unwrap(), "/run/sluice/init", "attack"]);
+    words.extend([image().unwrap(), "/run/sluice/probe", "attack"]);
     words.extend(attacks);
     let said = docker(&words);
     let lines = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -146,6 +146,7 @@ fn a_weak_container_falls_to_nearly_everything() {
             "perf-event",
             "pidfd-getfd-init",
             "pivot-root",
+            "prlimit-init",
             "ptrace-init",
             "read-init",
             "reboot",
@@ -220,13 +221,14 @@ fn without_its_gateway_a_sandbox_reaches_nothing() {
     let Some(person) = Person::with_docker(programs()) else { return };
     let policy = person.policy(NETWORK);
     // A run would end with it; a session goes on without a runner.
-    let started = person.sluice(&["session", "start", "--mode", "none", "--policy", &policy]);
+    let started =
+        person.sluice(&["session", "start", "--probe", "--mode", "none", "--policy", &policy]);
     assert_eq!(started.code, 0, "{}", started.stderr);
     let name = started.stdout.trim();
     let run = person.evidence().unwrap();
     person.kill_gateway(run.file_name().unwrap().to_str().unwrap());
     let script = "while nc -w 1 gateway.sluice 3128 </dev/null >/dev/null 2>&1; do sleep 1; done; \
-                  /run/sluice/init attack --only D8 --only D11 --only D7";
+                  /run/sluice/probe attack --only D8 --only D11 --only D7";
     let attacked = person.sluice(&["session", "exec", name, "--", "sh", "-c", script]);
     person.sluice(&["session", "stop", name]);
     assert_eq!(attacked.code, 0, "{}", attacked.stderr);
@@ -240,7 +242,7 @@ fn without_its_gateway_a_sandbox_reaches_nothing() {
 /// The attack program is for sandboxes: on a machine it does nothing.
 #[test]
 fn the_attack_program_does_nothing_outside_a_sandbox() {
-    let ran = Command::new(programs().init).arg("attack").output().unwrap();
+    let ran = Command::new(programs().probe).arg("attack").output().unwrap();
     assert_eq!((ran.status.code(), ran.stdout.as_slice()), (Some(2), b"".as_slice()));
 }
 
@@ -273,7 +275,7 @@ fn the_doctor_finds_every_backend_that_is_here_healthy() {
         let tools = examined["inside"]["tools"].as_array().unwrap();
         assert!(tools.len() >= 2, "{place:?}: {report:#}");
         assert!(tools.iter().all(|row| row["works"] == true), "{place:?}: {tools:#?}");
-        if place == Place::Docker {
+        if place == BackendKind::Docker {
             assert_eq!(examined["backend"], "docker");
         }
     }

@@ -14,6 +14,7 @@ use std::thread;
 use tests::available::{is_installed, skip};
 use tests::boxes::podman::{self, User};
 use tests::boxes::{Person, Programs, wait_for};
+use tests::{ChildDeadline as _, CommandDeadline as _};
 
 const NETWORK: &str = "version: 1\nnet: {enabled: true}\n";
 
@@ -21,6 +22,7 @@ fn person() -> Option<Person> {
     Person::with_podman(Programs {
         sluice: env!("CARGO_BIN_EXE_sluice-under-test"),
         init: env!("CARGO_BIN_EXE_sluice-init-under-test"),
+        probe: env!("CARGO_BIN_EXE_sluice-probe-under-test"),
         gateway: env!("CARGO_BIN_EXE_sluice-gateway-under-test"),
         launch: env!("CARGO_BIN_EXE_sluice-launch-under-test"),
     })
@@ -39,7 +41,7 @@ impl Drop for Kept<'_> {
         self.user.podman(&["rm", "-f", "-t", "0", &self.container]);
         self.user.podman(&["network", "rm", "-f", &self.network]);
         drop(self.service.kill());
-        drop(self.service.wait());
+        drop(self.service.wait_in_time());
     }
 }
 
@@ -171,7 +173,7 @@ fn a_podman_that_we_started_ends_with_us_however_we_end() {
     running.printed("started");
     let ours = format!("podman-{}.sock", running.child.id());
     let serving = || {
-        let all = std::process::Command::new("ps").args(["-eo", "args"]).output().unwrap();
+        let all = std::process::Command::new("ps").args(["-eo", "args"]).output_in_time().unwrap();
         let all = String::from_utf8_lossy(&all.stdout).into_owned();
         all.lines().any(|line| line.contains(&ours) && line.contains("system service"))
     };

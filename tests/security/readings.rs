@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use policies::{Asked, NoFiles, Policy, RequestPath, Source, Verdict, read};
+use policies::{NoFiles, Policy, RequestPath, SampleRequest, Source, Verdict, read};
 use tests::available::{is_installed, python};
 
 /// What the decoded path is to an application, and which file a file server
@@ -159,7 +159,7 @@ fn policies() -> Vec<Policy> {
 
 /// What policy says of a path; what we would not send is denied.
 fn verdict(policy: &Policy, path: &str) -> Verdict {
-    match Asked::new("GET", &format!("https://h.example{path}")) {
+    match SampleRequest::new("GET", &format!("https://h.example{path}")) {
         Ok(asked) => policy.decide(&asked.question()).verdict,
         Err(_) => Verdict::Deny,
     }

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use tests::boxes::{Person, Place};
+use tests::boxes::{BackendKind, Person};
 
 use crate::programs;
 
@@ -85,20 +85,20 @@ fn every_attack_is_held(person: Option<Person>) {
 }
 
 /// What this backend cannot promise, and says so.
-fn untried_here(place: Place) -> &'static [&'static str] {
+fn untried_here(place: BackendKind) -> &'static [&'static str] {
     match place {
-        Place::Docker => &["terminals"],
-        Place::DockerGroup => &["inotify-instances", "pipe-pages", "terminals"],
-        Place::Namespaces => &[],
-        Place::Podman | Place::Unprivileged => &["pipe-pages"],
+        BackendKind::Docker => &["terminals"],
+        BackendKind::DockerGroup => &["inotify-instances", "pipe-pages", "terminals"],
+        BackendKind::Namespaces => &[],
+        BackendKind::Podman | BackendKind::Unprivileged => &["pipe-pages"],
     }
 }
 
 /// What a sandbox shares with its user there.
-fn shared_here(place: Place) -> &'static [&'static str] {
+fn shared_here(place: BackendKind) -> &'static [&'static str] {
     match place {
-        Place::Docker | Place::Namespaces => &[],
-        Place::DockerGroup => &["inotify", "pipes"],
-        Place::Podman | Place::Unprivileged => &["pipes"],
+        BackendKind::Docker | BackendKind::Namespaces => &[],
+        BackendKind::DockerGroup => &["inotify", "pipes"],
+        BackendKind::Podman | BackendKind::Unprivileged => &["pipes"],
     }
 }

@@ -12,6 +12,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
+use tests::CommandDeadline as _;
 use tests::available::{own_address, skip};
 use tests::boxes::{Person, Programs, wait_for};
 
@@ -21,6 +22,7 @@ fn people() -> Vec<Person> {
     let programs = Programs {
         sluice: env!("CARGO_BIN_EXE_sluice-under-test"),
         init: env!("CARGO_BIN_EXE_sluice-init-under-test"),
+        probe: env!("CARGO_BIN_EXE_sluice-probe-under-test"),
         gateway: env!("CARGO_BIN_EXE_sluice-gateway-under-test"),
         launch: env!("CARGO_BIN_EXE_sluice-launch-under-test"),
     };
@@ -109,7 +111,7 @@ fn sockets_without_a_path_stay_outside() {
 #[test]
 fn no_process_of_the_host_is_seen() {
     let _other = Ended(Command::new("sleep").arg("86421").stdout(Stdio::null()).spawn().unwrap());
-    let seen = Command::new("pgrep").args(["-f", "^sleep 86421"]).output().unwrap();
+    let seen = Command::new("pgrep").args(["-f", "^sleep 86421"]).output_in_time().unwrap();
     assert!(seen.status.success(), "from outside it is seen");
     for person in people() {
         let script = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c '8642[1] '; \
@@ -235,7 +237,7 @@ fn a_program_that_would_make_anybody_root_does_not() {
     fs::set_permissions(&id, fs::Permissions::from_mode(0o4755)).unwrap();
     let outside = Command::new("setpriv")
         .args(["--reuid", "1500", "--regid", "1500", "--clear-groups", id.to_str().unwrap(), "-u"])
-        .output();
+        .output_in_time();
     let outside = String::from_utf8_lossy(&outside.unwrap().stdout).into_owned();
     if outside != "0\n" {
         return skip("a place for programs of root's");

@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::process::Command;
 use std::thread;
 
+use tests::CommandDeadline as _;
 use tests::boxes::{Person, Programs, docker, image, wait_for};
 
 const NETWORK: &str = "version: 1\nnet: {enabled: true}\n";
@@ -14,6 +15,7 @@ const NETWORK: &str = "version: 1\nnet: {enabled: true}\n";
 pub(crate) const PROGRAMS: Programs = Programs {
     sluice: env!("CARGO_BIN_EXE_sluice-under-test"),
     init: env!("CARGO_BIN_EXE_sluice-init-under-test"),
+    probe: env!("CARGO_BIN_EXE_sluice-probe-under-test"),
     gateway: env!("CARGO_BIN_EXE_sluice-gateway-under-test"),
     launch: env!("CARGO_BIN_EXE_sluice-launch-under-test"),
 };
@@ -24,7 +26,7 @@ pub(crate) fn person() -> Option<Person> {
 
 /// Every IPv4 address of this machine but loopback.
 fn own_addresses() -> Vec<Ipv4Addr> {
-    let output = Command::new("ip").args(["-4", "-o", "addr"]).output().unwrap();
+    let output = Command::new("ip").args(["-4", "-o", "addr"]).output_in_time().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let addresses = text.lines().filter_map(|line| {
         let address = line.split_whitespace().nth(3)?.split('/').next()?;

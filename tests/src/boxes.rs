@@ -15,12 +15,13 @@ use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::available::{is_installed, skip};
+pub use crate::deadline::wait_for;
+use crate::deadline::{ChildDeadline as _, CommandDeadline as _};
 pub use images::{image, unpacked};
 
 /// Where our programs are, as Cargo built them for this test.
@@ -28,6 +29,7 @@ pub use images::{image, unpacked};
 pub struct Programs {
     pub sluice: &'static str,
     pub init: &'static str,
+    pub probe: &'static str,
     pub gateway: &'static str,
     pub launch: &'static str,
 }
@@ -37,7 +39,7 @@ pub struct Programs {
 pub struct Person {
     programs: Programs,
     home: TempDir,
-    backend: Place,
+    backend: BackendKind,
     /// Who types, where that is somebody without a name.
     uid: u32,
     variables: Vec<(String, String)>,
@@ -45,7 +47,7 @@ pub struct Person {
 
 /// Where a person's sandboxes live.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Place {
+pub enum BackendKind {
     Docker,
     /// The same engine, as somebody who is not root and in its group.
     DockerGroup,
@@ -97,7 +99,7 @@ impl Person {
         Some(Self {
             programs,
             home,
-            backend: Place::Namespaces,
+            backend: BackendKind::Namespaces,
             uid: SOMEBODY,
             variables: Vec::new(),
         })
@@ -123,7 +125,13 @@ impl Person {
         for path in [home.path(), &project] {
             chown(path, Some(uid), Some(uid)).unwrap();
         }
-        Some(Self { programs, home, backend: Place::Unprivileged, uid, variables: Vec::new() })
+        Some(Self {
+            programs,
+            home,
+            backend: BackendKind::Unprivileged,
+            uid,
+            variables: Vec::new(),
+        })
     }
 
     /// Somebody on a machine with Docker; nobody where there is none.
@@ -133,7 +141,13 @@ impl Person {
         }
         let home = TempDir::new().unwrap();
         fs::create_dir(home.path().join("project")).unwrap();
-        Some(Self { programs, home, backend: Place::Docker, uid: SOMEBODY, variables: Vec::new() })
+        Some(Self {
+            programs,
+            home,
+            backend: BackendKind::Docker,
+            uid: SOMEBODY,
+            variables: Vec::new(),
+        })
     }
 
     /// Somebody without any privilege but that of the engine's group; nobody where
@@ -152,7 +166,7 @@ impl Person {
         for path in [person.home.path(), &person.project()] {
             chown(path, Some(uid), Some(uid)).unwrap();
         }
-        Some(Self { backend: Place::DockerGroup, uid, ..person })
+        Some(Self { backend: BackendKind::DockerGroup, uid, ..person })
     }
 
     /// Somebody who is not root and has Podman; nobody where there is none.
@@ -165,12 +179,18 @@ impl Person {
         let project = home.path().join("project");
         fs::create_dir(&project).unwrap();
         user.give(&[home.path(), &project]);
-        Some(Self { programs, home, backend: Place::Podman, uid: SOMEBODY, variables: Vec::new() })
+        Some(Self {
+            programs,
+            home,
+            backend: BackendKind::Podman,
+            uid: SOMEBODY,
+            variables: Vec::new(),
+        })
     }
 
     /// Makes a path this person's, who may be somebody else than the test.
     pub fn give(&self, path: &Path) {
-        if self.backend == Place::Podman {
+        if self.backend == BackendKind::Podman {
             podman::user().unwrap().give(&[path]);
         }
     }
@@ -178,24 +198,24 @@ impl Person {
     /// Whom this person's project belongs to.
     pub fn owner(&self) -> (u32, u32) {
         match self.backend {
-            Place::Docker | Place::Namespaces if is_root() => (1000, 1000),
-            Place::Docker | Place::Namespaces => {
+            BackendKind::Docker | BackendKind::Namespaces if is_root() => (1000, 1000),
+            BackendKind::Docker | BackendKind::Namespaces => {
                 (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
             }
-            Place::Podman => podman::user().map(|user| (user.uid, user.gid)).unwrap(),
-            Place::DockerGroup | Place::Unprivileged => (self.uid, self.uid),
+            BackendKind::Podman => podman::user().map(|user| (user.uid, user.gid)).unwrap(),
+            BackendKind::DockerGroup | BackendKind::Unprivileged => (self.uid, self.uid),
         }
     }
 
     /// Whether memory and processors can be limited there at all.
     pub fn limits_memory(&self) -> bool {
         match self.backend {
-            Place::Docker | Place::DockerGroup | Place::Namespaces => true,
-            Place::Podman => {
+            BackendKind::Docker | BackendKind::DockerGroup | BackendKind::Namespaces => true,
+            BackendKind::Podman => {
                 let controllers = ["info", "--format", "{{.Host.CgroupControllers}}"];
                 podman::user().unwrap().podman(&controllers).contains("memory")
             }
-            Place::Unprivileged => false,
+            BackendKind::Unprivileged => false,
         }
     }
 
@@ -204,16 +224,16 @@ impl Person {
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
-    pub fn backend(&self) -> Place {
+    pub fn backend(&self) -> BackendKind {
         self.backend
     }
 
     /// Where runs keep what goes with them, for a person without a session.
     pub fn runtime(&self) -> PathBuf {
         let user = match self.backend {
-            Place::Podman => return podman::user().unwrap().runtime().join("sluice"),
-            Place::Docker | Place::Namespaces => rustix::process::getuid().as_raw(),
-            Place::DockerGroup | Place::Unprivileged => self.uid,
+            BackendKind::Podman => return podman::user().unwrap().runtime().join("sluice"),
+            BackendKind::Docker | BackendKind::Namespaces => rustix::process::getuid().as_raw(),
+            BackendKind::DockerGroup | BackendKind::Unprivileged => self.uid,
         };
         PathBuf::from(format!("/tmp/sluice-{user}"))
     }
@@ -250,7 +270,7 @@ impl Person {
         // A command that does not read ends before this does.
         drop(stdin.write_all(input));
         drop(stdin);
-        self.ended(child.wait_with_output().unwrap())
+        self.ended(child.wait_with_output_in_time().unwrap())
     }
 
     /// A run of `script` in busybox's shell, without a project.
@@ -300,8 +320,10 @@ impl Person {
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_default());
         let mut command = match self.backend {
-            Place::Docker | Place::Namespaces | Place::Podman => Command::new("bash"),
-            Place::DockerGroup | Place::Unprivileged => self.without_privilege("bash"),
+            BackendKind::Docker | BackendKind::Namespaces | BackendKind::Podman => {
+                Command::new("bash")
+            }
+            BackendKind::DockerGroup | BackendKind::Unprivileged => self.without_privilege("bash"),
         };
         command.args(["-c", script]).current_dir(self.project()).env_clear();
         for (name, value) in self.command(&[]).get_envs() {
@@ -321,30 +343,30 @@ impl Person {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let Programs { mut sluice, mut init, mut gateway, mut launch } = self.programs;
+        let Programs { mut sluice, mut init, mut probe, mut gateway, mut launch } = self.programs;
         let mut command = match self.backend {
-            Place::Docker | Place::Namespaces => Command::new(sluice),
-            Place::Podman => {
+            BackendKind::Docker | BackendKind::Namespaces => Command::new(sluice),
+            BackendKind::Podman => {
                 let user = podman::user().unwrap();
-                for program in [&mut sluice, &mut init, &mut gateway, &mut launch] {
+                for program in [&mut sluice, &mut init, &mut probe, &mut gateway, &mut launch] {
                     *program = user.reach(program);
                 }
                 user.command(sluice)
             }
-            Place::DockerGroup | Place::Unprivileged => self.without_privilege(sluice),
+            BackendKind::DockerGroup | BackendKind::Unprivileged => self.without_privilege(sluice),
         };
-        if self.backend != Place::Podman {
+        if self.backend != BackendKind::Podman {
             // There, a home of its own would be a store of its own.
             command.env_clear().env("HOME", self.home.path());
         }
         match self.backend {
-            Place::Podman => command
+            BackendKind::Podman => command
                 .env("SLUICE_BACKEND", "podman")
                 .env("SLUICE_IMAGE", podman::image().unwrap_or_default()),
-            Place::Docker | Place::DockerGroup => command
+            BackendKind::Docker | BackendKind::DockerGroup => command
                 .env("SLUICE_BACKEND", "docker")
                 .env("SLUICE_IMAGE", image().unwrap_or_default()),
-            Place::Namespaces | Place::Unprivileged => command
+            BackendKind::Namespaces | BackendKind::Unprivileged => command
                 .env("SLUICE_BACKEND", "namespaces")
                 .env("SLUICE_IMAGE", unpacked().unwrap_or_default()),
         };
@@ -366,13 +388,14 @@ impl Person {
             // Which engine, and where those who share it find each other.
             .envs(["DOCKER_HOST", "XDG_RUNTIME_DIR"].into_iter().filter_map(ours))
             .env("SLUICE_INIT_PROGRAM", init)
+            .env("SLUICE_PROBE_PROGRAM", probe)
             .env("SLUICE_GATEWAY_PROGRAM", gateway)
             .env("SLUICE_LAUNCH_PROGRAM", launch)
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        if self.backend == Place::Podman {
+        if self.backend == BackendKind::Podman {
             // Podman's own state is in there, and that user's alone.
             command.env("XDG_RUNTIME_DIR", podman::user().unwrap().runtime());
         }
@@ -384,7 +407,7 @@ impl Person {
         let somebody = self.uid.to_string();
         let mut command = Command::new("setpriv");
         command.args(["--reuid", &somebody, "--regid", &somebody]);
-        match engines_group().filter(|_| self.backend == Place::DockerGroup) {
+        match engines_group().filter(|_| self.backend == BackendKind::DockerGroup) {
             Some(group) => command.args(["--groups", &group.to_string()]),
             None => command.arg("--clear-groups"),
         };
@@ -444,21 +467,10 @@ impl Drop for Running {
     }
 }
 
-/// Asks until there is an answer; a test that waits for ever says what for.
-pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(90);
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 /// `docker` with these arguments; what it printed.
 pub fn docker(arguments: &[&str]) -> String {
-    let output = Command::new("docker").args(arguments).stdin(Stdio::null()).output().unwrap();
+    let output =
+        Command::new("docker").args(arguments).stdin(Stdio::null()).output_in_time().unwrap();
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
@@ -486,7 +498,7 @@ const MEMBER: u32 = 1503;
 fn docker_answers() -> bool {
     static ANSWERS: OnceLock<bool> = OnceLock::new();
     let answers = *ANSWERS.get_or_init(|| {
-        Command::new("docker").arg("version").output().is_ok_and(|out| out.status.success())
+        Command::new("docker").arg("version").output_in_time().is_ok_and(|out| out.status.success())
     });
     if !answers {
         skip("docker");
@@ -504,7 +516,7 @@ fn engines_group() -> Option<u32> {
 }
 
 fn is_static(program: &str) -> bool {
-    let headers = Command::new("readelf").args(["-l", program]).output();
+    let headers = Command::new("readelf").args(["-l", program]).output_in_time();
     let is_static =
         headers.is_ok_and(|out| !String::from_utf8_lossy(&out.stdout).contains("INTERP"));
     if !is_static {

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use tokio::net::UnixStream;
 
+use crate::deadline::within;
 use crate::line::Line;
 use crate::reply::Reply;
-use crate::within::within;
 
 /// The control socket of one gateway.
 #[derive(Clone, Debug)]

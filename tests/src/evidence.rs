@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-use crate::within::until;
+use crate::deadline::until;
 
 /// The log of one gateway.
 #[derive(Debug)]

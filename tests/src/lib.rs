@@ -21,6 +21,7 @@ pub mod authority;
 pub mod available;
 pub mod boxes;
 pub mod control;
+pub mod deadline;
 pub mod evidence;
 pub mod line;
 pub mod lying_engine;
@@ -29,15 +30,17 @@ pub mod reply;
 pub mod resolver;
 mod running;
 pub mod sandbox;
+pub mod skip;
 pub mod tool;
 pub mod upstream;
 pub mod websocket;
-pub mod within;
+
 pub mod world;
 
 pub use authority::Certificate;
 pub use available::own_address;
 pub use control::Control;
+pub use deadline::{ChildDeadline, CommandDeadline, JoinDeadline, until, wait_for, within};
 pub use evidence::{Evidence, code};
 pub use line::Line;
 pub use reply::Reply;
@@ -47,5 +50,4 @@ pub use sandbox::{Http2, Sandbox, SocksName, Way};
 pub use upstream::{
     Answer, Http2Request, Peer, Plan, Received, Upstream, answering_http2, speaking_http2,
 };
-pub use within::{until, within};
 pub use world::{Setup, World};

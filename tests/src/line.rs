@@ -13,9 +13,9 @@ use tokio::io::{
 };
 use tokio_rustls::TlsConnector;
 
+use crate::deadline::within;
 use crate::reply::{Reply, first};
 use crate::websocket::Frame;
-use crate::within::within;
 
 /// Anything that bytes go over.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}

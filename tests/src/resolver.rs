@@ -20,13 +20,13 @@ pub struct Resolver {
 
 #[derive(Debug, Default)]
 struct Script {
-    answers: HashMap<String, VecDeque<Told>>,
+    answers: HashMap<String, VecDeque<ScriptedAnswer>>,
     asked: Vec<(String, RecordType)>,
 }
 
 /// One answer: addresses, perhaps behind another name.
 #[derive(Clone, Debug)]
-struct Told {
+struct ScriptedAnswer {
     alias: Option<String>,
     addresses: Vec<IpAddr>,
 }
@@ -59,7 +59,11 @@ impl Resolver {
     fn tell(&self, name: &str, alias: Option<String>, addresses: &[&str]) {
         let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
         let mut script = lock(&self.script);
-        script.answers.entry(name.to_owned()).or_default().push_back(Told { alias, addresses });
+        script
+            .answers
+            .entry(name.to_owned())
+            .or_default()
+            .push_back(ScriptedAnswer { alias, addresses });
     }
 
     /// Every name that was asked for, in order. Questions for A and for AAAA come
@@ -128,7 +132,7 @@ impl Script {
     }
 
     /// A and AAAA are asked for together: the script moves on with the A.
-    fn next(&mut self, name: &str, kind: RecordType) -> Option<Told> {
+    fn next(&mut self, name: &str, kind: RecordType) -> Option<ScriptedAnswer> {
         let answers = self.answers.get_mut(name)?;
         if kind == RecordType::A && answers.len() > 1 {
             answers.pop_front()
@@ -138,7 +142,7 @@ impl Script {
     }
 }
 
-impl Told {
+impl ScriptedAnswer {
     fn records(self, name: &Name, kind: RecordType) -> Vec<Record> {
         let mut records = Vec::new();
         let mut owner = name.clone();

@@ -20,8 +20,8 @@ use tokio::process::{Child, Command};
 use tokio::runtime::{self, Runtime};
 
 use crate::control::Control;
+use crate::deadline::{until, within};
 use crate::sandbox::Doors;
-use crate::within::{until, within};
 
 /// A gateway that serves.
 #[derive(Debug)]

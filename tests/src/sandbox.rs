@@ -18,9 +18,9 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 
+use crate::deadline::within;
 use crate::line::Line;
 use crate::reply::Reply;
-use crate::within::within;
 pub use ask::Ask;
 pub use http2::Http2;
 pub use http2::read as read_http2;

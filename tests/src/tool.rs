@@ -6,7 +6,7 @@ use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::within::within;
+use crate::deadline::within;
 
 /// A program with nothing in its environment that the test did not put there:
 /// this machine may have proxy and trust variables of its own.

@@ -26,7 +26,7 @@ use crate::websocket;
 pub use http1::{Answer, Received};
 pub(crate) use http2::listed;
 pub use http2::{Http2Request, answering_http2, speaking_http2};
-pub use tap::Seen;
+pub use tap::ReceivedBytes;
 use tap::Tap;
 
 /// What an upstream does with one connection.
@@ -44,7 +44,7 @@ pub struct Plan {
 pub struct Upstream {
     pub name: String,
     pub at: SocketAddr,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedBytes>>>,
     task: JoinHandle<()>,
 }
 
@@ -56,7 +56,7 @@ pub struct Peer {
     pub index: usize,
     /// The TCP connection below, for scripts that break it.
     pub socket: socket2::Socket,
-    seen: Seen,
+    seen: ReceivedBytes,
 }
 
 impl Plan {
@@ -149,10 +149,10 @@ async fn accept(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
     script: Script,
-    all: Arc<Mutex<Vec<Seen>>>,
+    all: Arc<Mutex<Vec<ReceivedBytes>>>,
 ) {
     while let Ok((stream, _)) = listener.accept().await {
-        let seen = Seen::default();
+        let seen = ReceivedBytes::default();
         let index = {
             let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
             all.push(seen.clone());
@@ -174,7 +174,7 @@ async fn accept(
 async fn open(
     stream: TcpStream,
     tls: Arc<ServerConfig>,
-    seen: &Seen,
+    seen: &ReceivedBytes,
 ) -> Option<(Box<dyn Stream>, Option<Vec<u8>>)> {
     let mut first = [0; 1];
     if stream.peek(&mut first).await.ok()? == 0 {
@@ -192,7 +192,7 @@ async fn open(
 
 impl Upstream {
     /// Every connection so far.
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<ReceivedBytes> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -202,13 +202,13 @@ impl Upstream {
 
     /// All bytes of all connections, as far as they are kept.
     pub fn received(&self) -> String {
-        let all: Vec<u8> = self.seen().iter().flat_map(Seen::bytes).collect();
+        let all: Vec<u8> = self.seen().iter().flat_map(ReceivedBytes::bytes).collect();
         String::from_utf8_lossy(&all).into_owned()
     }
 
     /// The requests that its script read, of all connections.
     pub fn requests(&self) -> Vec<Received> {
-        self.seen().iter().flat_map(Seen::requests).collect()
+        self.seen().iter().flat_map(ReceivedBytes::requests).collect()
     }
 
     #[track_caller]

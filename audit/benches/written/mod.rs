@@ -5,14 +5,15 @@ mod begin;
 
 use std::path::Path;
 
-use audit::{Decision, Destination, Http, Log, Options, Outcome, Sync, Text, Verdict};
+use audit::{Decision, Destination, Http, Log, Options, Outcome, SyncPolicy, Text, Verdict};
+
 use begin::begin;
 
 /// Writes requests to a thousand hosts into a new log, a tenth of them refused.
 ///
 /// The folder must be private or not there yet.
 pub(crate) fn log(folder: &Path, events: u64) {
-    let options = Options { sync: Sync::Never, ..Options::new("run-7f3a") };
+    let options = Options { sync: SyncPolicy::Never, ..Options::new("run-7f3a") };
     let (log, _) = Log::open(folder, options).expect("a new log can be opened");
     for number in 0..events {
         let mut entry = begin(&log);

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::What;
 use super::groups::{Client, Decision, Destination, Failure, Handling, Http, Timing, Tls, Traffic};
-use crate::secret::SecretNames;
+use crate::secret_name::RecordedSecrets;
 use crate::text::{Name, Text};
 
 /// How an entry ended.
@@ -60,8 +60,8 @@ pub struct Request {
     #[serde(rename = "sluice.capability", skip_serializing_if = "Option::is_none")]
     pub capability: Option<Name>,
     /// The secrets that were put into it.
-    #[serde(rename = "sluice.secrets", skip_serializing_if = "SecretNames::is_empty")]
-    pub secrets: SecretNames,
+    #[serde(rename = "sluice.secrets", skip_serializing_if = "RecordedSecrets::is_empty")]
+    pub secrets: RecordedSecrets,
     #[serde(flatten)]
     pub tls: Tls,
     #[serde(flatten)]
@@ -145,13 +145,13 @@ pub struct Opened {
     pub decision: Decision,
     #[serde(rename = "sluice.capability", skip_serializing_if = "Option::is_none")]
     pub capability: Option<Name>,
-    #[serde(rename = "sluice.secrets", skip_serializing_if = "SecretNames::is_empty")]
-    pub secrets: SecretNames,
+    #[serde(rename = "sluice.secrets", skip_serializing_if = "RecordedSecrets::is_empty")]
+    pub secrets: RecordedSecrets,
 }
 
 /// Facts an [`Entry`](crate::Entry) can hold: those of a [`Connection`], a
 /// [`Dns`] question or a [`Request`].
-pub trait Facts: Default + Send + sealed::Sealed + 'static {
+pub trait EntryFacts: Default + Send + sealed::Sealed + 'static {
     /// What is known before the first byte leaves.
     fn opening(&self) -> Opened;
 
@@ -159,7 +159,7 @@ pub trait Facts: Default + Send + sealed::Sealed + 'static {
     fn closing(self: Box<Self>, outcome: Outcome, total: crate::Millis) -> What;
 }
 
-impl Facts for Connection {
+impl EntryFacts for Connection {
     fn opening(&self) -> Opened {
         Opened {
             opens: Text::constant("connection"),
@@ -177,7 +177,7 @@ impl Facts for Connection {
     }
 }
 
-impl Facts for Dns {
+impl EntryFacts for Dns {
     fn opening(&self) -> Opened {
         Opened {
             opens: Text::constant("dns"),
@@ -194,7 +194,7 @@ impl Facts for Dns {
     }
 }
 
-impl Facts for Request {
+impl EntryFacts for Request {
     fn opening(&self) -> Opened {
         Opened {
             opens: Text::constant("request"),
@@ -227,19 +227,19 @@ mod sealed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Kind;
+    use crate::event::EventKind;
     use crate::event::golden::sample;
 
     #[test]
     fn an_opening_says_who_asks_for_what_and_by_which_decision() {
-        let What::Connection(connection) = sample(Kind::Connection).what else { panic!() };
+        let What::Connection(connection) = sample(EventKind::Connection).what else { panic!() };
         let opened = connection.opening();
         assert_eq!(opened.opens, "connection");
         assert_eq!(opened.client, connection.client);
         assert_eq!(opened.destination, connection.destination);
         assert_eq!(opened.decision, connection.decision);
 
-        let What::Dns(mut dns) = sample(Kind::Dns).what else { panic!() };
+        let What::Dns(mut dns) = sample(EventKind::Dns).what else { panic!() };
         dns.decision.verdict = Some(crate::Verdict::Deny);
         let opened = dns.opening();
         assert_eq!(opened.opens, "dns");

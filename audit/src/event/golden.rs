@@ -10,11 +10,11 @@ use expect_test::expect_file;
 
 use super::*;
 use crate::line;
-use crate::secret::{SecretName, SecretNames};
+use crate::secret_name::{RecordedSecret, RecordedSecrets};
 
 #[test]
 fn todays_code_writes_exactly_the_golden_lines() {
-    for kind in Kind::ALL {
+    for kind in EventKind::ALL {
         let mut written = Vec::new();
         line::write(&sample(*kind), &mut written);
         expect_file![golden(*kind)].assert_eq(std::str::from_utf8(&written).unwrap());
@@ -23,7 +23,7 @@ fn todays_code_writes_exactly_the_golden_lines() {
 
 #[test]
 fn todays_code_reads_the_golden_lines_as_what_was_written() {
-    for kind in Kind::ALL {
+    for kind in EventKind::ALL {
         let text = std::fs::read_to_string(golden(*kind)).unwrap();
         let event = line::read(text.trim_end().as_bytes()).unwrap();
         assert_eq!(event, sample(*kind));
@@ -34,18 +34,18 @@ fn todays_code_reads_the_golden_lines_as_what_was_written() {
 
 #[test]
 fn a_kind_that_does_not_exist_is_refused_with_the_list() {
-    let err = "requests".parse::<Kind>().unwrap_err();
+    let err = "requests".parse::<EventKind>().unwrap_err();
     expect_test::expect!["`requests` is not a kind of event; write one of: connection, dns, finding, hold, limit, log_closed, log_resumed, log_started, opened, operator, policy_loaded, policy_refused, recovered, request, run_ended, run_started, segment_started"]
         .assert_eq(&err.to_string());
 }
 
-fn golden(kind: Kind) -> PathBuf {
+fn golden(kind: EventKind) -> PathBuf {
     let file = format!("testdata/v1/{kind}.jsonl");
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file)
 }
 
 /// An event of this kind with every field filled in.
-pub(crate) fn sample(kind: Kind) -> Event {
+pub(crate) fn sample(kind: EventKind) -> Event {
     Event {
         v: FORMAT,
         seq: 42,
@@ -57,9 +57,9 @@ pub(crate) fn sample(kind: Kind) -> Event {
     }
 }
 
-fn what(kind: Kind) -> What {
+fn what(kind: EventKind) -> What {
     match kind {
-        Kind::Connection => What::Connection(Box::new(Connection {
+        EventKind::Connection => What::Connection(Box::new(Connection {
             outcome: Outcome::Relayed,
             client: client(WayIn::CapturedHttps),
             destination: destination(),
@@ -71,7 +71,7 @@ fn what(kind: Kind) -> What {
             timing: timing(),
             failure: Failure::default(),
         })),
-        Kind::Dns => What::Dns(Box::new(Dns {
+        EventKind::Dns => What::Dns(Box::new(Dns {
             outcome: Outcome::Relayed,
             client: client(WayIn::Dns),
             name: Some("api.github.com".into()),
@@ -82,7 +82,7 @@ fn what(kind: Kind) -> What {
             timing: Timing { total: Some(ms(90)), ..Timing::default() },
             failure: Failure::default(),
         })),
-        Kind::Finding => What::Finding(Box::new(Finding {
+        EventKind::Finding => What::Finding(Box::new(Finding {
             sighting: Sighting::Secret,
             pattern: Some("injected".into()),
             secret: Some(secret()),
@@ -92,7 +92,7 @@ fn what(kind: Kind) -> What {
             destination: destination(),
             decision: decision(Verdict::Deny),
         })),
-        Kind::Hold => What::Hold(Box::new(Hold {
+        EventKind::Hold => What::Hold(Box::new(Hold {
             state: HoldState::Approved,
             entry: id(7),
             user: Some("ada".into()),
@@ -101,20 +101,20 @@ fn what(kind: Kind) -> What {
             http: http(),
             decision: decision(Verdict::Ask),
         })),
-        Kind::Limit => What::Limit(Box::new(Limit {
+        EventKind::Limit => What::Limit(Box::new(Limit {
             name: "requests_per_minute".into(),
             value: 600,
             reached: 601,
             entry: Some(id(7)),
             destination: destination(),
         })),
-        Kind::LogClosed => What::LogClosed(LogClosed { lines: 42 }),
-        Kind::LogResumed => What::LogResumed(Box::new(LogResumed {
+        EventKind::LogClosed => What::LogClosed(LogClosed { lines: 42 }),
+        EventKind::LogResumed => What::LogResumed(Box::new(LogResumed {
             paused: ms(61_200_000),
             refused: 17,
             why: "No space left on device (os error 28)".into(),
         })),
-        Kind::LogStarted => What::LogStarted(LogStarted {
+        EventKind::LogStarted => What::LogStarted(LogStarted {
             writer: "sluice-gateway 0.1.0".into(),
             previous_seq: Some(41),
             previous_closed: Some(false),
@@ -130,37 +130,37 @@ fn what(kind: Kind) -> What {
                 version: Some("0.1.0".into()),
             },
         }),
-        Kind::Opened => What::Opened(Box::new(request().opening())),
-        Kind::Operator => What::Operator(Box::new(Operator {
+        EventKind::Opened => What::Opened(Box::new(request().opening())),
+        EventKind::Operator => What::Operator(Box::new(Operator {
             action: "no_sandbox".into(),
             user: Some("ada".into()),
             accepted: true,
             detail: Some("allowed by overrides".into()),
         })),
-        Kind::PolicyLoaded => What::PolicyLoaded(Box::new(PolicyLoaded {
+        EventKind::PolicyLoaded => What::PolicyLoaded(Box::new(PolicyLoaded {
             hash: "9f86d081884c7d65".into(),
             name: Some("widgets-agent".into()),
             file: Some("sandbox.policy.yaml".into()),
             rules: 12,
             replaced: Some("60303ae22b998861".into()),
         })),
-        Kind::PolicyRefused => What::PolicyRefused(Box::new(PolicyRefused {
+        EventKind::PolicyRefused => What::PolicyRefused(Box::new(PolicyRefused {
             file: Some("sandbox.policy.yaml".into()),
             detail: "3:5: unknown field `alow`; write `allow`".into(),
             kept: Some("9f86d081884c7d65".into()),
         })),
-        Kind::Recovered => {
+        EventKind::Recovered => {
             What::Recovered(Recovered { bytes: 113, sha256: Digest::of(b"half a line") })
         }
-        Kind::Request => What::Request(Box::new(request())),
-        Kind::RunEnded => What::RunEnded(Box::new(RunEnded {
+        EventKind::Request => What::Request(Box::new(request())),
+        EventKind::RunEnded => What::RunEnded(Box::new(RunEnded {
             exit_code: Some(137),
             signal: Some(9),
             reason: Some("timeout".into()),
             detail: Some("30m were over".into()),
             total: Some(ms(1_800_000_000)),
         })),
-        Kind::RunStarted => What::RunStarted(Box::new(RunStarted {
+        EventKind::RunStarted => What::RunStarted(Box::new(RunStarted {
             executable: "python3".into(),
             args: Some(3),
             backend: Some("namespaces".into()),
@@ -170,7 +170,7 @@ fn what(kind: Kind) -> What {
             policy: Some("9f86d081884c7d65".into()),
             observe: false,
         })),
-        Kind::SegmentStarted => What::SegmentStarted(SegmentStarted {
+        EventKind::SegmentStarted => What::SegmentStarted(SegmentStarted {
             previous: "audit.000001.jsonl".into(),
             previous_sha256: Digest::of(b"the file before"),
         }),
@@ -178,7 +178,7 @@ fn what(kind: Kind) -> What {
 }
 
 fn request() -> Request {
-    let mut secrets = SecretNames::default();
+    let mut secrets = RecordedSecrets::default();
     assert!(secrets.add(secret()));
     Request {
         outcome: Outcome::Failed,
@@ -256,8 +256,8 @@ fn ms(micros: u64) -> crate::Millis {
     Duration::from_micros(micros).into()
 }
 
-fn secret() -> SecretName {
-    SecretName::parse("GITHUB_TOKEN").unwrap()
+fn secret() -> RecordedSecret {
+    RecordedSecret::parse("GITHUB_TOKEN").unwrap()
 }
 
 fn id(n: u8) -> Uuid {

@@ -133,13 +133,9 @@ impl FromStr for Verdict {
     type Err = NotAVerdict;
 
     fn from_str(written: &str) -> Result<Self, NotAVerdict> {
-        match written {
-            "allow" => Ok(Self::Allow),
-            "ask" => Ok(Self::Ask),
-            "deny" => Ok(Self::Deny),
-            "would_deny" => Ok(Self::WouldDeny),
-            _ => Err(NotAVerdict(written.into())),
-        }
+        let mut all = [Self::Allow, Self::Ask, Self::Deny, Self::WouldDeny].into_iter();
+        let named = all.find(|verdict| verdict.as_str() == written);
+        named.ok_or_else(|| NotAVerdict(written.into()))
     }
 }
 

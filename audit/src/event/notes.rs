@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::What;
 use super::entries::Dns;
 use super::groups::{Decision, Destination, Http};
-use crate::secret::SecretName;
+use crate::secret_name::RecordedSecret;
 use crate::text::{Name, Text};
 use crate::time::Millis;
 
@@ -81,7 +81,7 @@ pub struct Finding {
     pub pattern: Option<Name>,
     /// Which of our own secrets it was.
     #[serde(rename = "sluice.finding.secret", skip_serializing_if = "Option::is_none", default)]
-    pub secret: Option<SecretName>,
+    pub secret: Option<RecordedSecret>,
     /// `path`, `query`, `body`, or `header:` and its name.
     #[serde(rename = "sluice.finding.location")]
     pub location: Name,

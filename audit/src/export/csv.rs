@@ -6,8 +6,8 @@
 
 use serde_json::Value;
 
-use super::Put;
-use super::fields::Fields;
+use super::ExportOutcome;
+use super::fields::EventFields;
 use crate::line;
 
 /// The log's own names, in an order a person reads in.
@@ -49,7 +49,7 @@ pub(super) fn header(out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-pub(super) fn row(fields: &Fields, out: &mut Vec<u8>) -> Put {
+pub(super) fn row(fields: &EventFields, out: &mut Vec<u8>) -> ExportOutcome {
     for (index, column) in COLUMNS.iter().enumerate() {
         if index > 0 {
             out.push(b',');
@@ -61,7 +61,7 @@ pub(super) fn row(fields: &Fields, out: &mut Vec<u8>) -> Put {
         }
     }
     out.extend_from_slice(b"\r\n");
-    Put::Written
+    ExportOutcome::Written
 }
 
 fn cell(text: &str, out: &mut Vec<u8>) {

@@ -5,20 +5,20 @@
 
 use serde_json::{Map, Value};
 
-use crate::event::Kind;
-use crate::search::Found;
+use crate::event::EventKind;
+use crate::search::FoundEvent;
 use crate::time::Time;
 
 #[derive(Debug)]
-pub(super) struct Fields {
-    pub(super) kind: Kind,
+pub(super) struct EventFields {
+    pub(super) kind: EventKind,
     pub(super) time: Time,
     map: Map<String, Value>,
 }
 
-impl Fields {
+impl EventFields {
     /// Reads a line, if it is a whole event of a kind we know.
-    pub(super) fn read(found: &Found) -> Option<Self> {
+    pub(super) fn read(found: &FoundEvent) -> Option<Self> {
         let event = found.event().ok()?;
         let map = serde_json::from_str(found.line()).ok()?;
         Some(Self { kind: event.what.kind(), time: event.time, map })

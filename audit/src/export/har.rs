@@ -5,9 +5,9 @@
 
 use serde_json::{Value, json};
 
-use super::Put;
-use super::fields::{Fields, object};
-use crate::event::Kind;
+use super::ExportOutcome;
+use super::fields::{EventFields, object};
+use crate::event::EventKind;
 use crate::line;
 use crate::time::Millis;
 
@@ -23,9 +23,9 @@ pub(super) fn epilogue(out: &mut Vec<u8>) {
     out.extend_from_slice(b"\n]}}\n");
 }
 
-pub(super) fn entry(mut fields: Fields, first: bool, out: &mut Vec<u8>) -> Put {
-    if fields.kind != Kind::Request {
-        return Put::LeftOut;
+pub(super) fn entry(mut fields: EventFields, first: bool, out: &mut Vec<u8>) -> ExportOutcome {
+    if fields.kind != EventKind::Request {
+        return ExportOutcome::LeftOut;
     }
     out.extend_from_slice(if first { b"\n" } else { b",\n" });
     let url = fields.url().unwrap_or_default();
@@ -78,11 +78,11 @@ pub(super) fn entry(mut fields: Fields, first: bool, out: &mut Vec<u8>) -> Put {
         ("_error", fields.take("error.type")),
     ]);
     line::write_json(&entry, out);
-    Put::Written
+    ExportOutcome::Written
 }
 
 /// A closing line bears the time of its end.
-fn started(fields: &Fields, total: f64) -> String {
+fn started(fields: &EventFields, total: f64) -> String {
     let end = fields.time.timestamp();
     let length = Millis::from(std::time::Duration::from_secs_f64((total / 1000.0).max(0.0)));
     let start = end.checked_sub(length.duration()).unwrap_or(end);
@@ -90,7 +90,7 @@ fn started(fields: &Fields, total: f64) -> String {
 }
 
 /// The phases, which add up to the whole; what did not happen is -1.
-fn timings(fields: &Fields, total: f64) -> Value {
+fn timings(fields: &EventFields, total: f64) -> Value {
     let phase = |name: &str| fields.peek_f64(&format!("sluice.timing.{name}_ms"));
     let blocked = phase("decide").unwrap_or(0.0) + phase("hold").unwrap_or(0.0);
     let (dns, connect, ssl) = (phase("resolve"), phase("connect"), phase("tls"));

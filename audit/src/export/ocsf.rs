@@ -12,33 +12,33 @@
 
 use serde_json::{Value, json};
 
-use super::Put;
-use super::fields::{Fields, object};
-use crate::event::Kind;
+use super::ExportOutcome;
+use super::fields::{EventFields, object};
+use crate::event::EventKind;
 use crate::line;
 
 /// Every attribute used here exists in this version and in the later ones.
 const VERSION: &str = "1.3.0";
 
-pub(super) fn event(mut fields: Fields, out: &mut Vec<u8>) -> Put {
+pub(super) fn event(mut fields: EventFields, out: &mut Vec<u8>) -> ExportOutcome {
     let (class, own) = match fields.kind {
-        Kind::Connection => (&NETWORK, network(&mut fields)),
-        Kind::Dns => (&DNS, dns(&mut fields)),
-        Kind::Finding => (&FINDING, finding(&mut fields)),
-        Kind::Request => (&HTTP, http(&mut fields)),
-        Kind::Hold
-        | Kind::Limit
-        | Kind::LogClosed
-        | Kind::LogResumed
-        | Kind::LogStarted
-        | Kind::Opened
-        | Kind::Operator
-        | Kind::PolicyLoaded
-        | Kind::PolicyRefused
-        | Kind::Recovered
-        | Kind::RunEnded
-        | Kind::RunStarted
-        | Kind::SegmentStarted => return Put::LeftOut,
+        EventKind::Connection => (&NETWORK, network(&mut fields)),
+        EventKind::Dns => (&DNS, dns(&mut fields)),
+        EventKind::Finding => (&FINDING, finding(&mut fields)),
+        EventKind::Request => (&HTTP, http(&mut fields)),
+        EventKind::Hold
+        | EventKind::Limit
+        | EventKind::LogClosed
+        | EventKind::LogResumed
+        | EventKind::LogStarted
+        | EventKind::Opened
+        | EventKind::Operator
+        | EventKind::PolicyLoaded
+        | EventKind::PolicyRefused
+        | EventKind::Recovered
+        | EventKind::RunEnded
+        | EventKind::RunStarted
+        | EventKind::SegmentStarted => return ExportOutcome::LeftOut,
     };
     let mut whole = common(&mut fields, class, own.activity);
     // Taken by now, or of no use outside the log.
@@ -54,30 +54,34 @@ pub(super) fn event(mut fields: Fields, out: &mut Vec<u8>) -> Put {
     }
     line::write_json(&whole, out);
     out.push(b'\n');
-    Put::Written
+    ExportOutcome::Written
 }
 
-struct Class {
+struct OcsfClass {
     category: u64,
     category_name: &'static str,
     uid: u64,
     name: &'static str,
 }
 
-const NETWORK: Class =
-    Class { category: 4, category_name: "Network Activity", uid: 4001, name: "Network Activity" };
-const HTTP: Class = Class { uid: 4002, name: "HTTP Activity", ..NETWORK };
-const DNS: Class = Class { uid: 4003, name: "DNS Activity", ..NETWORK };
-const FINDING: Class =
-    Class { category: 2, category_name: "Findings", uid: 2004, name: "Detection Finding" };
+const NETWORK: OcsfClass = OcsfClass {
+    category: 4,
+    category_name: "Network Activity",
+    uid: 4001,
+    name: "Network Activity",
+};
+const HTTP: OcsfClass = OcsfClass { uid: 4002, name: "HTTP Activity", ..NETWORK };
+const DNS: OcsfClass = OcsfClass { uid: 4003, name: "DNS Activity", ..NETWORK };
+const FINDING: OcsfClass =
+    OcsfClass { category: 2, category_name: "Findings", uid: 2004, name: "Detection Finding" };
 
 /// What a class adds to what all have.
-struct Own {
+struct ClassFields {
     activity: (u64, Option<String>),
     members: Value,
 }
 
-fn common(fields: &mut Fields, class: &Class, activity: (u64, Option<String>)) -> Value {
+fn common(fields: &mut EventFields, class: &OcsfClass, activity: (u64, Option<String>)) -> Value {
     let (activity, activity_name) = activity;
     let verdict = fields.take("sluice.verdict");
     let outcome = fields.take("sluice.outcome");
@@ -145,7 +149,7 @@ fn disposition(verdict: Option<&str>, outcome: Option<&str>) -> (u64, u64) {
     }
 }
 
-fn http(fields: &mut Fields) -> Own {
+fn http(fields: &mut EventFields) -> ClassFields {
     let url_string = fields.url();
     let hostname = fields.peek_str("server.address").map(str::to_owned);
     let port = fields.peek("server.port").cloned().unwrap_or_default();
@@ -186,10 +190,10 @@ fn http(fields: &mut Fields) -> Own {
         ("traffic", traffic(fields)),
         ("duration", duration(fields)),
     ]);
-    Own { activity, members }
+    ClassFields { activity, members }
 }
 
-fn network(fields: &mut Fields) -> Own {
+fn network(fields: &mut EventFields) -> ClassFields {
     let activity = match fields.peek_str("sluice.outcome") {
         Some("relayed") => (2, None),
         Some("failed") => (4, None),
@@ -204,10 +208,10 @@ fn network(fields: &mut Fields) -> Own {
         ("traffic", traffic(fields)),
         ("duration", duration(fields)),
     ]);
-    Own { activity, members }
+    ClassFields { activity, members }
 }
 
-fn dns(fields: &mut Fields) -> Own {
+fn dns(fields: &mut EventFields) -> ClassFields {
     let query = object([
         ("hostname", fields.take("dns.question.name")),
         ("type", fields.take("dns.question.type")),
@@ -220,10 +224,10 @@ fn dns(fields: &mut Fields) -> Own {
         ("src_endpoint", source(fields)),
         ("duration", duration(fields)),
     ]);
-    Own { activity: (1, None), members }
+    ClassFields { activity: (1, None), members }
 }
 
-fn finding(fields: &mut Fields) -> Own {
+fn finding(fields: &mut EventFields) -> ClassFields {
     let sighting = fields.take("sluice.finding.type");
     let title = match sighting.as_str() {
         Some("canary") => "A canary in outgoing traffic",
@@ -240,14 +244,14 @@ fn finding(fields: &mut Fields) -> Own {
         ("finding_info", info),
         ("evidences", if evidence.is_null() { Value::Null } else { json!([evidence]) }),
     ]);
-    Own { activity: (1, None), members }
+    ClassFields { activity: (1, None), members }
 }
 
-fn source(fields: &mut Fields) -> Value {
+fn source(fields: &mut EventFields) -> Value {
     object([("ip", fields.take("client.address")), ("port", fields.take("client.port"))])
 }
 
-fn destination(fields: &mut Fields) -> Value {
+fn destination(fields: &mut EventFields) -> Value {
     object([
         ("hostname", fields.take("server.address")),
         ("port", fields.take("server.port")),
@@ -255,7 +259,7 @@ fn destination(fields: &mut Fields) -> Value {
     ])
 }
 
-fn tls(fields: &mut Fields) -> Value {
+fn tls(fields: &mut EventFields) -> Value {
     object([
         ("version", fields.take("tls.protocol.version")),
         ("cipher", fields.take("tls.cipher")),
@@ -264,7 +268,7 @@ fn tls(fields: &mut Fields) -> Value {
     ])
 }
 
-fn traffic(fields: &mut Fields) -> Value {
+fn traffic(fields: &mut EventFields) -> Value {
     object([
         ("bytes_out", fields.take("sluice.bytes.sent")),
         ("bytes_in", fields.take("sluice.bytes.received")),
@@ -272,7 +276,7 @@ fn traffic(fields: &mut Fields) -> Value {
 }
 
 /// Whole milliseconds, as the schema has it.
-fn duration(fields: &mut Fields) -> Value {
+fn duration(fields: &mut EventFields) -> Value {
     match fields.take("sluice.timing.total_ms").as_f64() {
         Some(millis) => (millis.round() as u64).into(),
         None => Value::Null,

@@ -9,54 +9,58 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::event::golden::sample;
-use crate::event::{Kind, What};
+use crate::event::{EventKind, What};
 use crate::line;
 use crate::search::{Query, search};
 
 #[test]
 fn a_format_is_known_by_its_name_alone() {
     let names = [
-        ("csv", Format::Csv),
-        ("har", Format::Har),
-        ("jsonl", Format::Jsonl),
-        ("ocsf", Format::Ocsf),
+        ("csv", ExportFormat::Csv),
+        ("har", ExportFormat::Har),
+        ("jsonl", ExportFormat::Jsonl),
+        ("ocsf", ExportFormat::Ocsf),
     ];
     for (name, format) in names {
         assert_eq!(name.parse(), Ok(format));
     }
-    assert!("CSV".parse::<Format>().is_err());
-    assert!("".parse::<Format>().is_err());
+    assert!("CSV".parse::<ExportFormat>().is_err());
+    assert!("".parse::<ExportFormat>().is_err());
 }
 
 #[test]
 fn csv_is_the_golden_file() {
-    golden(Format::Csv, "events.csv", Exported { written: 17, ..Exported::default() });
+    golden(ExportFormat::Csv, "events.csv", Exported { written: 17, ..Exported::default() });
 }
 
 #[test]
 fn har_is_the_golden_file() {
-    golden(Format::Har, "events.har", Exported { written: 1, left_out: 16, unreadable: 0 });
+    golden(ExportFormat::Har, "events.har", Exported { written: 1, left_out: 16, unreadable: 0 });
 }
 
 #[test]
 fn ocsf_is_the_golden_file() {
-    golden(Format::Ocsf, "events.ocsf.jsonl", Exported { written: 4, left_out: 13, unreadable: 0 });
+    golden(
+        ExportFormat::Ocsf,
+        "events.ocsf.jsonl",
+        Exported { written: 4, left_out: 13, unreadable: 0 },
+    );
 }
 
 #[test]
 fn jsonl_is_the_log_to_the_byte() {
-    let (_dir, file) = a_log_of(Kind::ALL.iter().map(|kind| sample(*kind)));
+    let (_dir, file) = a_log_of(EventKind::ALL.iter().map(|kind| sample(*kind)));
     let mut out = Vec::new();
-    export(Format::Jsonl, found(&file), &mut out).unwrap();
+    export(ExportFormat::Jsonl, found(&file), &mut out).unwrap();
     assert_eq!(out, fs::read(&file).unwrap());
 }
 
 #[test]
 fn ocsf_loses_no_field() {
-    for kind in [Kind::Connection, Kind::Dns, Kind::Finding, Kind::Request] {
+    for kind in [EventKind::Connection, EventKind::Dns, EventKind::Finding, EventKind::Request] {
         let (_dir, file) = a_log_of([sample(kind)]);
         let mut out = Vec::new();
-        export(Format::Ocsf, found(&file), &mut out).unwrap();
+        export(ExportFormat::Ocsf, found(&file), &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let line: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
         for (name, value) in line.as_object().unwrap() {
@@ -72,11 +76,11 @@ fn ocsf_loses_no_field() {
 
 #[test]
 fn a_har_is_valid_json_whatever_it_holds() {
-    for events in [vec![], vec![sample(Kind::Request)], vec![sample(Kind::Request); 3]] {
+    for events in [vec![], vec![sample(EventKind::Request)], vec![sample(EventKind::Request); 3]] {
         let count = events.len();
         let (_dir, file) = a_log_of(events);
         let mut out = Vec::new();
-        export(Format::Har, found(&file), &mut out).unwrap();
+        export(ExportFormat::Har, found(&file), &mut out).unwrap();
         let har: Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(har["log"]["entries"].as_array().unwrap().len(), count);
     }
@@ -86,7 +90,7 @@ fn a_har_is_valid_json_whatever_it_holds() {
 fn as_ocsf(event: crate::Event) -> Value {
     let (_dir, file) = a_log_of([event]);
     let mut out = Vec::new();
-    export(Format::Ocsf, found(&file), &mut out).unwrap();
+    export(ExportFormat::Ocsf, found(&file), &mut out).unwrap();
     serde_json::from_slice(&out).unwrap()
 }
 
@@ -103,13 +107,13 @@ fn ocsf_tells_what_was_decided_from_what_became_of_it() {
         (Verdict::WouldDeny, Outcome::Relayed, (15, 1, 1)),
     ];
     for (verdict, outcome, (disposition, action, severity)) in cases {
-        let mut event = sample(Kind::Request);
+        let mut event = sample(EventKind::Request);
         if let What::Request(request) = &mut event.what {
             request.decision.verdict = Some(verdict);
             request.outcome = outcome;
         }
-        let told = as_ocsf(event);
-        let said = ["disposition_id", "action_id", "severity_id"].map(|name| &told[name]);
+        let describe = as_ocsf(event);
+        let said = ["disposition_id", "action_id", "severity_id"].map(|name| &describe[name]);
         assert_eq!(said, [disposition, action, severity], "{verdict:?}, {outcome:?}");
     }
 }
@@ -121,7 +125,7 @@ fn ocsf_says_what_was_found() {
         (Sighting::Canary, "A canary in outgoing traffic"),
         (Sighting::Secret, "A secret in outgoing traffic"),
     ] {
-        let mut event = sample(Kind::Finding);
+        let mut event = sample(EventKind::Finding);
         if let What::Finding(finding) = &mut event.what {
             finding.sighting = sighting;
         }
@@ -131,7 +135,7 @@ fn ocsf_says_what_was_found() {
 
 #[test]
 fn a_har_says_minus_one_for_what_it_does_not_know() {
-    let mut event = sample(Kind::Request);
+    let mut event = sample(EventKind::Request);
     let mut held = event.clone();
     if let What::Request(request) = &mut event.what {
         request.timing = Default::default();
@@ -146,7 +150,7 @@ fn a_har_says_minus_one_for_what_it_does_not_know() {
     }
     let (_dir, file) = a_log_of([event, held]);
     let mut out = Vec::new();
-    export(Format::Har, found(&file), &mut out).unwrap();
+    export(ExportFormat::Har, found(&file), &mut out).unwrap();
     let har: Value = serde_json::from_slice(&out).unwrap();
     let [unknown, held] = [0, 1].map(|at| &har["log"]["entries"][at]);
     assert_eq!(unknown["timings"]["dns"], -1.0);
@@ -168,13 +172,13 @@ fn a_path_is_neither_a_formula_nor_a_second_row() {
         ("\u{ff1d}1+1", r"\uff1d1+1"),
     ];
     for (path, cell) in hostile {
-        let mut event = sample(Kind::Request);
+        let mut event = sample(EventKind::Request);
         if let What::Request(request) = &mut event.what {
             request.http.path = Some(path.into());
         }
         let (_dir, file) = a_log_of([event]);
         let mut out = Vec::new();
-        export(Format::Csv, found(&file), &mut out).unwrap();
+        export(ExportFormat::Csv, found(&file), &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains(&format!(",443,{cell},state=open")), "{text}");
         assert_eq!(text.lines().count(), 2);
@@ -183,23 +187,23 @@ fn a_path_is_neither_a_formula_nor_a_second_row() {
 
 #[test]
 fn a_kind_we_do_not_know_is_counted_not_guessed() {
-    let (_dir, file) = a_log_of([sample(Kind::Limit)]);
+    let (_dir, file) = a_log_of([sample(EventKind::Limit)]);
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("\"limit\"", "\"quota\"")).unwrap();
-    let exported = export(Format::Csv, found(&file), &mut Vec::new()).unwrap();
+    let exported = export(ExportFormat::Csv, found(&file), &mut Vec::new()).unwrap();
     assert_eq!(exported, Exported { unreadable: 1, ..Exported::default() });
 }
 
 #[test]
 fn a_format_that_does_not_exist_is_refused_with_the_list() {
-    let err = "xml".parse::<Format>().unwrap_err();
+    let err = "xml".parse::<ExportFormat>().unwrap_err();
     expect!["`xml` is not an export format; write one of: csv, har, jsonl, ocsf"]
         .assert_eq(&err.to_string());
 }
 
 #[track_caller]
-fn golden(format: Format, name: &str, expected: Exported) {
-    let (_dir, file) = a_log_of(Kind::ALL.iter().map(|kind| sample(*kind)));
+fn golden(format: ExportFormat, name: &str, expected: Exported) {
+    let (_dir, file) = a_log_of(EventKind::ALL.iter().map(|kind| sample(*kind)));
     let mut out = Vec::new();
     let exported = export(format, found(&file), &mut out).unwrap();
     assert_eq!(exported, expected);
@@ -220,6 +224,6 @@ fn a_log_of(events: impl IntoIterator<Item = crate::Event>) -> (TempDir, PathBuf
     (dir, file)
 }
 
-fn found(file: &std::path::Path) -> impl Iterator<Item = Found> {
+fn found(file: &std::path::Path) -> impl Iterator<Item = FoundEvent> {
     search(file, &Query::default()).unwrap().map(Result::unwrap)
 }

@@ -321,7 +321,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::event::Kind;
+    use crate::event::EventKind;
     use crate::event::golden::sample;
 
     /// Every shape that a value can have.
@@ -383,7 +383,7 @@ mod tests {
             map: map.into(),
         });
         assert_eq!(ours, theirs);
-        for kind in Kind::ALL {
+        for kind in EventKind::ALL {
             let (ours, theirs) = both(&sample(*kind));
             assert_eq!(ours, theirs);
         }

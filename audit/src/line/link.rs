@@ -10,21 +10,21 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::write_json;
-use crate::chain::Head;
-use crate::event::{FORMAT, Run, What};
+use crate::chain::ChainHead;
+use crate::event::{FORMAT, RunName, What};
 use crate::time::Time;
 
 /// An [`Event`](crate::Event) without its place in the chain.
 #[derive(Serialize)]
-pub(crate) struct Fields<'a> {
+pub(crate) struct LineFields<'a> {
     pub(crate) time: Time,
     pub(crate) id: Uuid,
-    pub(crate) run: &'a Run,
+    pub(crate) run: &'a RunName,
     #[serde(flatten)]
     pub(crate) what: &'a What,
 }
 
-impl Fields<'_> {
+impl LineFields<'_> {
     /// Appends them to `out`, as they stand in a line.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let begin = out.len();
@@ -35,7 +35,7 @@ impl Fields<'_> {
     }
 }
 
-impl Head {
+impl ChainHead {
     /// Appends the line after this one and its newline to `out`; gives its head.
     pub(crate) fn link(self, fields: &[u8], out: &mut Vec<u8>) -> Self {
         let begin = out.len();
@@ -56,24 +56,24 @@ mod tests {
     use super::*;
     use crate::digest::Digest;
     use crate::event::golden::sample;
-    use crate::event::{Event, Kind};
+    use crate::event::{Event, EventKind};
 
     #[test]
     fn a_line_in_two_steps_is_the_event_in_one() {
-        let before = Head { seq: 41, hash: Digest::of(b"the line before") };
-        for kind in Kind::ALL {
+        let before = ChainHead { seq: 41, hash: Digest::of(b"the line before") };
+        for kind in EventKind::ALL {
             let event = Event { seq: 42, prev: before.hash, ..sample(*kind) };
             let Event { time, id, run, what, .. } = &event;
             let (mut fields, mut whole) = (b"before".to_vec(), b"before\n".to_vec());
             super::super::write(&event, &mut whole);
 
-            Fields { time: *time, id: *id, run, what }.write(&mut fields);
+            LineFields { time: *time, id: *id, run, what }.write(&mut fields);
             let fields = fields.strip_prefix(b"before").unwrap();
             let mut linked = b"before\n".to_vec();
             let head = before.link(fields, &mut linked);
             assert_eq!(str::from_utf8(&linked), str::from_utf8(&whole));
             let line = whole.strip_prefix(b"before\n").unwrap().strip_suffix(b"\n").unwrap();
-            assert_eq!(head, Head { seq: 42, hash: Digest::of(line) });
+            assert_eq!(head, ChainHead { seq: 42, hash: Digest::of(line) });
         }
     }
 }

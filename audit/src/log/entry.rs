@@ -6,12 +6,12 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::message::{Answer, Message};
 use super::queue::Ticket;
 use super::unavailable::Unavailable;
+use super::writer_message::{SyncReply, WriterMessage};
 use super::{Log, PLACES_PER_ENTRY};
-use crate::event::{Facts, Outcome, What};
-use crate::id;
+use crate::event::{EntryFacts, Outcome, What};
+use crate::record_id;
 
 /// An entry of the log that has begun and must end.
 ///
@@ -30,18 +30,18 @@ use crate::id;
 /// ```
 #[derive(Debug)]
 #[must_use = "an entry that is dropped is recorded as abandoned"]
-pub struct Entry<F: Facts> {
+pub struct Entry<F: EntryFacts> {
     log: Log,
     id: Uuid,
     begun: Instant,
-    opening: Opening,
+    opening: OpenedLine,
     /// Gone once the closing record is handed over.
     facts: Option<Box<F>>,
 }
 
 /// What has become of the place for the `opened` line.
 #[derive(Debug)]
-enum Opening {
+enum OpenedLine {
     Answered(Ticket, Result<(), Unavailable>),
     /// Handed over, and nobody waits for it to be safe.
     HandedOver(Ticket),
@@ -49,14 +49,14 @@ enum Opening {
     Waiting(Ticket, oneshot::Receiver<Result<(), Unavailable>>),
 }
 
-impl<F: Facts> Entry<F> {
+impl<F: EntryFacts> Entry<F> {
     /// The caller has taken the entry's places.
     pub(super) fn new(log: Log, facts: F) -> Self {
         Self {
             log,
-            id: id::new(),
+            id: record_id::new(),
             begun: Instant::now(),
-            opening: Opening::Reserved,
+            opening: OpenedLine::Reserved,
             facts: Some(Box::new(facts)),
         }
     }
@@ -75,50 +75,50 @@ impl<F: Facts> Entry<F> {
     /// done yet. [`Log::written`] waits for it.
     pub fn open(&mut self) -> Ticket {
         match &self.opening {
-            Opening::Answered(ticket, _)
-            | Opening::HandedOver(ticket)
-            | Opening::Waiting(ticket, _) => *ticket,
-            Opening::Reserved => self.hand_over(None),
+            OpenedLine::Answered(ticket, _)
+            | OpenedLine::HandedOver(ticket)
+            | OpenedLine::Waiting(ticket, _) => *ticket,
+            OpenedLine::Reserved => self.hand_over(None),
         }
     }
 
     /// Writes the `opened` line with the facts known so far, and resolves when it
-    /// is as safe as the log's [`Sync`](super::Sync) policy makes it. Only then
+    /// is as safe as the log's [`SyncPolicy`](super::Sync) policy makes it. Only then
     /// may the first byte leave.
     ///
     /// The line is written once, however often this is called. Dropping the
     /// future is fine: the next call waits for the same line.
     pub async fn opened(&mut self) -> Result<(), Unavailable> {
         match self.opening {
-            Opening::Reserved => {
+            OpenedLine::Reserved => {
                 let (written, answer) = oneshot::channel();
                 let ticket = self.hand_over(Some(written));
-                self.opening = Opening::Waiting(ticket, answer);
+                self.opening = OpenedLine::Waiting(ticket, answer);
             }
-            Opening::HandedOver(ticket) => {
+            OpenedLine::HandedOver(ticket) => {
                 let (safe, answer) = oneshot::channel();
-                self.log.hand_over(Message::Settle(safe), &[]);
+                self.log.hand_over(WriterMessage::Settle(safe), &[]);
                 self.log.inner.hurry();
-                self.opening = Opening::Waiting(ticket, answer);
+                self.opening = OpenedLine::Waiting(ticket, answer);
             }
-            Opening::Answered(..) | Opening::Waiting(..) => {}
+            OpenedLine::Answered(..) | OpenedLine::Waiting(..) => {}
         }
-        if let Opening::Waiting(ticket, answer) = &mut self.opening {
+        if let OpenedLine::Waiting(ticket, answer) = &mut self.opening {
             let (ticket, answer) = (*ticket, answer.await);
-            self.opening = Opening::Answered(ticket, self.log.answered(answer));
+            self.opening = OpenedLine::Answered(ticket, self.log.answered(answer));
         }
         match &self.opening {
-            Opening::Answered(_, answer) => answer.clone(),
-            Opening::HandedOver(_) | Opening::Reserved | Opening::Waiting(..) => {
+            OpenedLine::Answered(_, answer) => answer.clone(),
+            OpenedLine::HandedOver(_) | OpenedLine::Reserved | OpenedLine::Waiting(..) => {
                 Err(self.log.inner.shared.why())
             }
         }
     }
 
-    fn hand_over(&mut self, written: Option<Answer>) -> Ticket {
+    fn hand_over(&mut self, written: Option<SyncReply>) -> Ticket {
         let line = What::Opened(Box::new(self.opening()));
         let ticket = self.log.submit(self.id, line, 1, written);
-        self.opening = Opening::HandedOver(ticket);
+        self.opening = OpenedLine::HandedOver(ticket);
         ticket
     }
 
@@ -136,8 +136,8 @@ impl<F: Facts> Entry<F> {
         // A place that was not needed goes back with the record, not before it:
         // the writer takes "all places are free" to mean that nothing is under way.
         let places = match self.opening {
-            Opening::Reserved => PLACES_PER_ENTRY,
-            Opening::Answered(..) | Opening::HandedOver(_) | Opening::Waiting(..) => {
+            OpenedLine::Reserved => PLACES_PER_ENTRY,
+            OpenedLine::Answered(..) | OpenedLine::HandedOver(_) | OpenedLine::Waiting(..) => {
                 PLACES_PER_ENTRY - 1
             }
         };
@@ -145,7 +145,7 @@ impl<F: Facts> Entry<F> {
     }
 }
 
-impl<F: Facts> Drop for Entry<F> {
+impl<F: EntryFacts> Drop for Entry<F> {
     fn drop(&mut self) {
         self.end(Outcome::Abandoned);
     }
@@ -153,7 +153,7 @@ impl<F: Facts> Drop for Entry<F> {
 
 const HELD: &str = "an entry keeps its facts until it is closed, and closing consumes it";
 
-impl<F: Facts> Deref for Entry<F> {
+impl<F: EntryFacts> Deref for Entry<F> {
     type Target = F;
 
     fn deref(&self) -> &F {
@@ -161,7 +161,7 @@ impl<F: Facts> Deref for Entry<F> {
     }
 }
 
-impl<F: Facts> DerefMut for Entry<F> {
+impl<F: EntryFacts> DerefMut for Entry<F> {
     fn deref_mut(&mut self) -> &mut F {
         self.facts.as_deref_mut().expect(HELD)
     }

@@ -1,9 +1,9 @@
 //! The directory a log lives in, and taking it over from whoever wrote before.
 //!
-//! The directory is 0700 and its files 0600: an audit log tells where its reader
-//! would like to be. One that exists and is looser is refused, not repaired,
-//! because what could be read until now could also have been written. The lock
-//! is on the directory itself, so it adds no file to the evidence.
+//! The directory is 0700 and its files 0600: an audit log lists hosts and paths that
+//! an attacker would like to know. A looser one is refused and not repaired, because
+//! others may have read or written it already. The lock is on the directory itself,
+//! so it adds no file to the evidence.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -11,17 +11,15 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sha2::{Digest as _, Sha256};
-
-use super::Previous;
+use super::PreviousWriter;
 use super::sink::{Durable, Sink};
 use super::unavailable::Unavailable;
-use crate::chain::{Head, Link};
-use crate::digest::Digest;
-use crate::event::{Kind, Recovered, SegmentStarted};
+use crate::chain::{ChainHead, ChainLink};
+use crate::digest::{Digest, Hasher};
+use crate::event::{EventKind, Recovered, SegmentStarted};
 use crate::folder_lock::LockedFolder;
 use crate::line::LineError;
-use crate::lines::{Lines, Piece, Place};
+use crate::line_reader::{LinePosition, LineReader, NextLine};
 use crate::seal::SEAL;
 use crate::segment::{self, CURRENT, Segment};
 
@@ -38,7 +36,7 @@ pub enum OpenError {
         "{} is not an audit log that can be continued: line {}: {why}; move the folder away to begin a new one",
         path.display(), place.line
     )]
-    NotALog { path: PathBuf, place: Place, why: LineError },
+    NotALog { path: PathBuf, place: LinePosition, why: LineError },
     #[error("{} is sealed: what is added now would break its seal", dir.display())]
     Sealed { dir: PathBuf },
     #[error("cannot start the writer's thread")]
@@ -64,17 +62,17 @@ pub struct Folder {
 
 /// What an opened folder held.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) previous: Option<Previous>,
+pub(super) struct FolderContents {
+    pub(super) previous: Option<PreviousWriter>,
     pub(super) recovered: Option<Recovered>,
     /// The current segment is empty and another came before it.
     pub(super) continues: Option<SegmentStarted>,
     pub(super) current_bytes: u64,
-    pub(super) current_hash: Sha256,
+    pub(super) current_hash: Hasher,
 }
 
 impl Folder {
-    pub(super) fn open(path: &Path) -> Result<(Self, Found), OpenError> {
+    pub(super) fn open(path: &Path) -> Result<(Self, FolderContents), OpenError> {
         let dir = lock(open_dir(path)?, path)?;
         if path.join(SEAL).symlink_metadata().is_ok() {
             return Err(OpenError::Sealed { dir: path.to_owned() });
@@ -95,12 +93,12 @@ impl Folder {
             let before = self::scan(&file, segment.path())?;
             continues = Some(SegmentStarted {
                 previous: segment.name().into(),
-                previous_sha256: Digest::from(before.hash),
+                previous_sha256: before.hash.finish(),
             });
             last = before.last;
         }
 
-        let found = Found {
+        let found = FolderContents {
             previous: last,
             recovered,
             continues,
@@ -206,30 +204,30 @@ fn refuse_loose(path: &Path, metadata: &fs::Metadata, wanted: u32) -> Result<(),
 }
 
 /// What a segment holds.
-struct Scan {
-    last: Option<Previous>,
+struct SegmentScan {
+    last: Option<PreviousWriter>,
     /// Of the whole lines.
     bytes: u64,
-    hash: Sha256,
+    hash: Hasher,
     torn: u64,
 }
 
 /// Reads a segment through. Only its last line has to make sense: whether the
 /// others do is for `verify`, which names the place.
-fn scan(file: &File, path: &Path) -> Result<Scan, OpenError> {
-    let mut hash = Sha256::new();
-    let mut last = (Vec::new(), Place { line: 0, offset: 0 });
-    let mut lines = Lines::new(file);
+fn scan(file: &File, path: &Path) -> Result<SegmentScan, OpenError> {
+    let mut hash = Hasher::default();
+    let mut last = (Vec::new(), LinePosition { line: 0, offset: 0 });
+    let mut lines = LineReader::new(file);
     while let Some(piece) = lines.next().map_err(disk("read", path))? {
         match piece {
-            Piece::Line { bytes, place } => {
+            NextLine::Line { bytes, place } => {
                 hash.update(bytes);
                 hash.update(b"\n");
                 last.0.clear();
                 last.0.extend_from_slice(bytes);
                 last.1 = place;
             }
-            Piece::TooLong { bytes, place } => {
+            NextLine::TooLong { bytes, place } => {
                 let why = LineError::TooLong { bytes };
                 return Err(OpenError::NotALog { path: path.to_owned(), place, why });
             }
@@ -239,21 +237,25 @@ fn scan(file: &File, path: &Path) -> Result<Scan, OpenError> {
     let last = match place.line {
         0 => None,
         _ => {
-            let link = Link::read(&line).map_err(|why| OpenError::NotALog {
+            let link = ChainLink::read(&line).map_err(|why| OpenError::NotALog {
                 path: path.to_owned(),
                 place,
                 why,
             })?;
-            let head = Head { seq: link.seq, hash: Digest::of(&line) };
-            Some(Previous { head, closed: link.kind == Kind::LogClosed.as_str() })
+            let head = ChainHead { seq: link.seq, hash: Digest::of(&line) };
+            Some(PreviousWriter { head, closed: link.kind == EventKind::LogClosed.as_str() })
         }
     };
-    Ok(Scan { last, bytes: lines.place().offset, hash, torn: lines.unfinished() })
+    Ok(SegmentScan { last, bytes: lines.place().offset, hash, torn: lines.unfinished() })
 }
 
 /// Cuts off a last line that a crash left without its newline. What it was is
 /// kept as a digest: enough to recognise it, too little to mistake it for a record.
-fn cut_torn(mut file: &File, path: &Path, scan: &Scan) -> Result<Option<Recovered>, OpenError> {
+fn cut_torn(
+    mut file: &File,
+    path: &Path,
+    scan: &SegmentScan,
+) -> Result<Option<Recovered>, OpenError> {
     if scan.torn == 0 {
         return Ok(None);
     }

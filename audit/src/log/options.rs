@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::unavailable::Unavailable;
-use crate::event::{Origin, Run};
+use crate::event::{Origin, RunName};
 use crate::text::Name;
 use crate::time::Time;
 
@@ -12,7 +12,7 @@ use crate::time::Time;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The run whose name records bear.
-    pub run: Run,
+    pub run: RunName,
     /// The program that writes, with its version; `log_started` names it.
     pub writer: Name,
     /// What an operator pinned and whom upstreams are believed by; `log_started`
@@ -21,24 +21,24 @@ pub struct Options {
     pub roots: Vec<Name>,
     /// Who started what is recorded; `log_started` says so.
     pub origin: Origin,
-    pub sync: Sync,
+    pub sync: SyncPolicy,
     /// How many entries can be open or queued at once. Each costs memory for its
     /// facts, so this is also the bound of the queue.
     pub entries: u32,
     /// A segment this long is finished before the next batch is written.
     pub segment_bytes: u64,
-    /// How much is written before nothing more may begin: whoever is recorded
-    /// must not fill the disk. What is open is still recorded to its end.
-    pub most_bytes: u64,
+    /// The log's size, after which nothing more may begin: a sandbox must not be able
+    /// to fill the disk. Open entries are still recorded to their end.
+    pub max_bytes: u64,
     /// Where the time comes from.
     pub clock: fn() -> Time,
-    /// Told when the log stops taking records, and when it takes them again.
-    pub report: fn(&Notice<'_>),
+    /// Called when the log stops taking records, and when it takes them again.
+    pub report: fn(&LogNotice<'_>),
 }
 
-/// What an operator should hear of a log.
+/// A change of a log's state that an operator should see.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Notice<'a> {
+pub enum LogNotice<'a> {
     /// Nothing is recorded any more, so nothing may pass.
     Ended { folder: &'a Path, why: &'a Unavailable },
     /// The disk has no room. Nothing may pass until it has.
@@ -50,17 +50,17 @@ pub enum Notice<'a> {
 impl Options {
     /// The usual: synced each batch, 16,384 entries, segments of 64 MiB, as many as
     /// there are.
-    pub fn new(run: impl Into<Run>) -> Self {
+    pub fn new(run: impl Into<RunName>) -> Self {
         Self {
             run: run.into(),
             writer: Name::constant(concat!("sluice-audit ", env!("CARGO_PKG_VERSION"))),
             pins: Vec::new(),
             roots: Vec::new(),
             origin: Origin::default(),
-            sync: Sync::EachBatch,
+            sync: SyncPolicy::EachBatch,
             entries: 16 * 1024,
             segment_bytes: 64 * 1024 * 1024,
-            most_bytes: u64::MAX,
+            max_bytes: u64::MAX,
             clock: Time::now,
             report: |_| {},
         }
@@ -69,13 +69,13 @@ impl Options {
 
 /// How many pins, and how many files of authorities, the first line names. The
 /// last is the number of those it does not.
-const MOST_NAMED: usize = 32;
+const MAX_NAMED: usize = 32;
 
 /// As many as a line takes.
 pub(super) fn named(all: &[Name]) -> Vec<Name> {
-    let mut named: Vec<Name> = all.iter().take(MOST_NAMED).cloned().collect();
-    if all.len() > MOST_NAMED {
-        named.push(format!("and {} more", all.len() - MOST_NAMED).into());
+    let mut named: Vec<Name> = all.iter().take(MAX_NAMED).cloned().collect();
+    if all.len() > MAX_NAMED {
+        named.push(format!("and {} more", all.len() - MAX_NAMED).into());
     }
     named
 }
@@ -97,7 +97,7 @@ pub(super) fn named(all: &[Name]) -> Vec<Name> {
 /// cuts and reports it. Lines still queued in a killed process are lost, which is
 /// why somebody waits for those that must not be.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Sync {
+pub enum SyncPolicy {
     /// What somebody waits for is synced at once, the rest within a duration.
     Awaited(Duration),
     #[default]
@@ -114,9 +114,9 @@ mod tests {
     fn the_first_line_names_as_many_as_it_takes_and_counts_the_rest() {
         let some =
             |count: usize| -> Vec<Name> { (0..count).map(|n| format!("{n}").into()).collect() };
-        assert_eq!(named(&some(MOST_NAMED)), some(MOST_NAMED));
-        let more = named(&some(MOST_NAMED + 2));
-        assert_eq!(more[..MOST_NAMED], some(MOST_NAMED));
-        assert_eq!(more[MOST_NAMED..], [Name::from("and 2 more")]);
+        assert_eq!(named(&some(MAX_NAMED)), some(MAX_NAMED));
+        let more = named(&some(MAX_NAMED + 2));
+        assert_eq!(more[..MAX_NAMED], some(MAX_NAMED));
+        assert_eq!(more[MAX_NAMED..], [Name::from("and 2 more")]);
     }
 }

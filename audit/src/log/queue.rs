@@ -1,4 +1,4 @@
-//! What was handed over, in order, and how much of it is written.
+//! Queued records in order, and how many of them are written.
 //!
 //! Records are counted as they are handed over, and lines are written in that
 //! order. So one number says what is in the file: every record up to it.
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use super::message::Message;
+use super::writer_message::WriterMessage;
 
 /// How much memory for fields is kept for the next ones.
-const MOST_SPARE: usize = 1024 * 1024;
+const MAX_SPARE_BYTES: usize = 1024 * 1024;
 
 /// How far a log has to be written to hold a certain record.
 ///
@@ -31,7 +31,7 @@ pub(super) struct Queue {
 
 #[derive(Debug, Default)]
 struct HandedOver {
-    messages: VecDeque<Message>,
+    messages: VecDeque<WriterMessage>,
     /// The fields of the records among them, one after the other. Whoever hands
     /// one over keeps the memory it made it in: memory that one thread takes and
     /// another gives back makes both wait for each other.
@@ -42,23 +42,23 @@ struct HandedOver {
 
 /// What was taken from a queue and is not used yet.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
-    messages: VecDeque<Message>,
+pub(super) struct TakenRecords {
+    messages: VecDeque<WriterMessage>,
     fields: Vec<u8>,
     /// How much of `fields` was used.
     used: usize,
 }
 
-impl Taken {
+impl TakenRecords {
     pub(super) fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
     /// The next message, and the fields if it is a record.
-    pub(super) fn next(&mut self) -> Option<(Message, &[u8])> {
+    pub(super) fn next(&mut self) -> Option<(WriterMessage, &[u8])> {
         let message = self.messages.pop_front()?;
         let from = self.used;
-        if let Message::Record(record) = &message {
+        if let WriterMessage::Record(record) = &message {
             self.used += record.length;
         }
         Some((message, self.fields.get(from..self.used).unwrap_or_default()))
@@ -69,9 +69,9 @@ impl Queue {
     /// Hands a message over, with the fields of a record. Once the queue is shut
     /// it is dropped, and with it whatever it would have answered through; a
     /// record still counts.
-    pub(super) fn push(&self, message: Message, fields: &[u8]) -> Ticket {
+    pub(super) fn push(&self, message: WriterMessage, fields: &[u8]) -> Ticket {
         let mut handed_over = lock(&self.handed_over);
-        if matches!(message, Message::Record(_)) {
+        if matches!(message, WriterMessage::Record(_)) {
             handed_over.records += 1;
         }
         if !self.is_over() {
@@ -82,10 +82,10 @@ impl Queue {
     }
 
     /// Takes everything, in exchange for memory to reuse.
-    pub(super) fn take(&self, taken: &mut Taken) {
+    pub(super) fn take(&self, taken: &mut TakenRecords) {
         if taken.is_empty() {
             taken.fields.clear();
-            taken.fields.shrink_to(MOST_SPARE);
+            taken.fields.shrink_to(MAX_SPARE_BYTES);
             taken.used = 0;
         }
         let mut handed_over = lock(&self.handed_over);
@@ -121,7 +121,7 @@ impl Queue {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// So many more records are in the file. Wakes those who waited for them.
+    /// Counts records that are now in the file, and wakes those who waited for them.
     pub(super) fn wrote(&self, records: u64) {
         let written = Ticket(self.written.fetch_add(records, Ordering::AcqRel) + records);
         let mut wakers = lock(&self.wakers);
@@ -134,8 +134,8 @@ impl Queue {
 
     /// Somebody waits to be woken.
     ///
-    /// **Invariant:** whoever has written asks this after it let go of the writer,
-    /// and writes again: those who wait have found the writer taken.
+    /// **Invariant:** a task that has written calls this after it unlocked the writer,
+    /// and writes again: those who wait found the writer locked.
     pub(super) fn is_waited_for(&self) -> bool {
         !lock(&self.wakers).is_empty()
     }
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn the_memory_of_a_burst_is_given_back_and_the_usual_is_kept() {
         let queue = Queue::default();
-        let mut taken = Taken::default();
+        let mut taken = TakenRecords::default();
         taken.fields.reserve(4 << 20);
         queue.take(&mut taken);
         let kept = lock(&queue.handed_over).fields.capacity();

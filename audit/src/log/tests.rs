@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use super::*;
-use crate::event::{Connection, Event, Kind, Limit, Operator, Outcome, Request};
+use crate::event::{Connection, Event, EventKind, Limit, Operator, Outcome, Request};
 use crate::segment::Segment;
 use crate::{Text, line};
 
@@ -41,7 +41,11 @@ async fn an_entry_is_opened_once_and_closed_once_under_one_id() {
     let id = entry.id();
     entry.destination = crate::Destination::new("api.github.com", 443);
     entry.opened().await.unwrap();
-    assert_eq!(kinds(dir.path()), [Kind::LogStarted, Kind::Opened], "safe before it resolves");
+    assert_eq!(
+        kinds(dir.path()),
+        [EventKind::LogStarted, EventKind::Opened],
+        "safe before it resolves"
+    );
     entry.opened().await.unwrap();
     entry.http.status = Some(200);
     entry.close(Outcome::Relayed);
@@ -51,12 +55,12 @@ async fn an_entry_is_opened_once_and_closed_once_under_one_id() {
     let ours: Vec<_> = events.iter().filter(|event| event.id == id).collect();
     assert_eq!(
         ours.iter().map(|event| event.what.kind()).collect::<Vec<_>>(),
-        [Kind::Opened, Kind::Request,]
+        [EventKind::Opened, EventKind::Request,]
     );
     let What::Request(request) = &ours[1].what else { panic!("{ours:?}") };
     assert_eq!(request.outcome, Outcome::Relayed);
     assert_eq!(request.destination.host.as_ref().unwrap(), "api.github.com");
-    assert_eq!(events.last().unwrap().what.kind(), Kind::LogClosed);
+    assert_eq!(events.last().unwrap().what.kind(), EventKind::LogClosed);
 }
 
 #[tokio::test]
@@ -75,7 +79,7 @@ async fn an_opening_that_was_cancelled_is_waited_for_by_the_next_call() {
     log.close().await.unwrap();
     assert_eq!(
         kinds(dir.path()),
-        [Kind::LogStarted, Kind::Opened, Kind::Request, Kind::LogClosed,]
+        [EventKind::LogStarted, EventKind::Opened, EventKind::Request, EventKind::LogClosed,]
     );
 }
 
@@ -83,7 +87,7 @@ async fn an_opening_that_was_cancelled_is_waited_for_by_the_next_call() {
 fn a_panic_still_leaves_exactly_one_closing_record() {
     let dir = private_dir();
     let (log, _) = Log::open(dir.path(), Options::new("run-1")).unwrap();
-    let (tell, told) = mpsc::channel();
+    let (tell, describe) = mpsc::channel();
     let worker = {
         let log = log.clone();
         thread::spawn(move || {
@@ -93,7 +97,7 @@ fn a_panic_still_leaves_exactly_one_closing_record() {
             panic::resume_unwind(Box::new("a request task that panics"));
         })
     };
-    let id = told.recv().unwrap();
+    let id = describe.recv().unwrap();
     worker.join().unwrap_err();
     log.close_blocking().unwrap();
 
@@ -108,7 +112,8 @@ fn a_panic_still_leaves_exactly_one_closing_record() {
 fn eight_threads_write_thousands_of_entries_and_each_is_closed_once() {
     const EACH: usize = 1500;
     let dir = private_dir();
-    let options = Options { sync: Sync::Never, segment_bytes: 200_000, ..Options::new("run-1") };
+    let options =
+        Options { sync: SyncPolicy::Never, segment_bytes: 200_000, ..Options::new("run-1") };
     let (log, _) = Log::open(dir.path(), options).unwrap();
     let workers: Vec<_> = (0..8)
         .map(|worker| {
@@ -179,7 +184,7 @@ fn without_a_place_there_is_no_entry_and_closing_needs_none() {
 #[test]
 fn a_log_that_has_its_size_takes_nothing_new_and_ends_in_order() {
     let dir = private_dir();
-    let options = Options { most_bytes: 20_000, segment_bytes: 6_000, ..Options::new("run-1") };
+    let options = Options { max_bytes: 20_000, segment_bytes: 6_000, ..Options::new("run-1") };
     let (log, _) = Log::open(dir.path(), options.clone()).unwrap();
     let open = log.begin(Request::default()).unwrap();
     let refused = loop {
@@ -241,14 +246,15 @@ async fn closing_waits_for_open_entries_and_takes_no_new_ones() {
 
     let head = closing.await.unwrap().unwrap();
     let kinds = kinds(dir.path());
-    assert_eq!(kinds, [Kind::LogStarted, Kind::Connection, Kind::LogClosed]);
+    assert_eq!(kinds, [EventKind::LogStarted, EventKind::Connection, EventKind::LogClosed]);
     assert_eq!(head.seq, 3);
 }
 
 #[test]
 fn what_was_queued_is_written_when_the_last_handle_goes() {
     let dir = private_dir();
-    let options = Options { sync: Sync::Interval(Duration::from_secs(3600)), ..Options::new("r") };
+    let options =
+        Options { sync: SyncPolicy::Interval(Duration::from_secs(3600)), ..Options::new("r") };
     let (log, _) = Log::open(dir.path(), options).unwrap();
     for _ in 0..100 {
         log.record(Operator { action: "reload".into(), ..Operator::default() }).unwrap();
@@ -281,6 +287,6 @@ fn events(dir: &Path) -> Vec<Event> {
     events
 }
 
-fn kinds(dir: &Path) -> Vec<Kind> {
+fn kinds(dir: &Path) -> Vec<EventKind> {
     events(dir).iter().map(|event| event.what.kind()).collect()
 }

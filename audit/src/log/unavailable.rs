@@ -13,7 +13,7 @@ pub enum Unavailable {
     #[error("the audit log is closed")]
     Closed,
     #[error("the audit log cannot {step}: {why}")]
-    Failed { step: Step, why: Text<256> },
+    Failed { step: WriterStep, why: Text<256> },
     #[error("the audit log has no place left: {places} are taken by open entries and queued lines")]
     Full { places: u32 },
     #[error("the audit log waits for room on its disk: {why}")]
@@ -23,14 +23,14 @@ pub enum Unavailable {
 }
 
 impl Unavailable {
-    pub(super) fn failed(step: Step, err: &io::Error) -> Self {
+    pub(super) fn failed(step: WriterStep, err: &io::Error) -> Self {
         Self::Failed { step, why: format_args!("{err}").into() }
     }
 }
 
 /// What the writer was doing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Step {
+pub enum WriterStep {
     #[error("begin the next segment")]
     Rotate,
     /// The writer thread is gone without having said why.
@@ -44,17 +44,17 @@ pub enum Step {
 
 /// Why the writer cannot go on as it is.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum WriteFailure {
     /// For good.
     Failed(Unavailable),
     /// Until there is room.
     NoRoom(Text<256>),
 }
 
-impl Trouble {
+impl WriteFailure {
     /// A disk or a quota that is full may have room again, and nothing is in
     /// doubt until then: what was not written is known to the byte.
-    pub(super) fn of(step: Step, err: &io::Error) -> Self {
+    pub(super) fn of(step: WriterStep, err: &io::Error) -> Self {
         match err.kind() {
             io::ErrorKind::QuotaExceeded | io::ErrorKind::StorageFull => {
                 Self::NoRoom(format_args!("{err}").into())
@@ -64,7 +64,7 @@ impl Trouble {
     }
 }
 
-impl From<Unavailable> for Trouble {
+impl From<Unavailable> for WriteFailure {
     fn from(why: Unavailable) -> Self {
         Self::Failed(why)
     }

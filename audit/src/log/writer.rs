@@ -15,44 +15,43 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 
-use super::folder::Found;
-use super::message::{Answer, Message, Record};
-use super::options::{self, Options, Sync};
-use super::queue::Taken;
-use super::shared::{Resumed, Shared};
+use super::folder::FolderContents;
+use super::options::{self, Options, SyncPolicy};
+use super::queue::TakenRecords;
 use super::sink::{Durable, Sink};
-use super::unavailable::{Step, Trouble, Unavailable};
-use crate::chain::Head;
-use crate::digest::Digest;
-use crate::event::{Limit, LogClosed, LogResumed, LogStarted, Run, SegmentStarted, What};
-use crate::id;
-use crate::line::Fields;
+use super::state::{LogState, Resumed};
+use super::unavailable::{Unavailable, WriteFailure, WriterStep};
+use super::writer_message::{QueuedRecord, SyncReply, WriterMessage};
+use crate::chain::ChainHead;
+use crate::digest::Hasher;
+use crate::event::{Limit, LogClosed, LogResumed, LogStarted, RunName, SegmentStarted, What};
+use crate::line::LineFields;
+use crate::record_id;
 use crate::text::Name;
 
 /// A batch is written once it has this many lines or bytes, even if more waits.
 const BATCH_LINES: usize = 1024;
 const BATCH_BYTES: usize = 1024 * 1024;
 
-pub(super) struct Writer {
+pub(super) struct LogWriter {
     /// Gone once nothing will be written any more.
     sink: Option<Box<dyn Sink>>,
-    shared: Arc<Shared>,
-    sync: Sync,
+    shared: Arc<LogState>,
+    sync: SyncPolicy,
     segment_bytes: u64,
-    most_bytes: u64,
+    max_bytes: u64,
     /// Whose name upkeep lines bear.
-    run: Run,
+    run: RunName,
 
-    head: Head,
+    head: ChainHead,
     lines: u64,
     current_bytes: u64,
     /// In all segments of this writer.
     all_bytes: u64,
     is_spent: bool,
-    current_hash: Sha256,
+    current_hash: Hasher,
     /// What was written and is not in the hash yet: an answer may wait for the
     /// write, and not for this.
     unhashed: Vec<u8>,
@@ -62,12 +61,12 @@ pub(super) struct Writer {
     sync_due: Option<Instant>,
 
     /// What was taken from the queue and is in no batch yet.
-    taken: Taken,
-    batch: Batch,
+    taken: TakenRecords,
+    batch: LineBatch,
     /// Who waits for what is written to be safe.
-    waiting: Vec<Answer>,
+    waiting: Vec<SyncReply>,
     /// Who waits for the end; not empty means that it has begun.
-    closing: Vec<oneshot::Sender<Result<Head, Unavailable>>>,
+    closing: Vec<oneshot::Sender<Result<ChainHead, Unavailable>>>,
     /// The last line was made; it may not be written yet.
     is_closed: bool,
     /// The same of the line that says that there is room again.
@@ -76,7 +75,7 @@ pub(super) struct Writer {
 
 /// Lines on their way to the sink.
 #[derive(Default)]
-struct Batch {
+struct LineBatch {
     bytes: Vec<u8>,
     /// How many of them are written.
     done: usize,
@@ -88,26 +87,26 @@ struct Batch {
 }
 
 /// What is left to do for records that are written, without the writer's lock.
-pub(super) struct Settling {
+pub(super) struct PendingSync {
     durable: Option<Arc<dyn Durable>>,
-    waiting: Vec<Answer>,
+    waiting: Vec<SyncReply>,
 }
 
-impl Writer {
+impl LogWriter {
     pub(super) fn new(
         sink: Box<dyn Sink>,
-        shared: Arc<Shared>,
+        shared: Arc<LogState>,
         options: &Options,
-        found: &Found,
+        found: &FolderContents,
     ) -> Self {
         Self {
             sink: Some(sink),
             shared,
             sync: options.sync,
             segment_bytes: options.segment_bytes,
-            most_bytes: options.most_bytes,
+            max_bytes: options.max_bytes,
             run: options.run.clone(),
-            head: found.previous.map_or(Head::START, |previous| previous.head),
+            head: found.previous.map_or(ChainHead::START, |previous| previous.head),
             lines: 0,
             current_bytes: found.current_bytes,
             all_bytes: 0,
@@ -116,8 +115,8 @@ impl Writer {
             unhashed: Vec::new(),
             unsynced: false,
             sync_due: None,
-            taken: Taken::default(),
-            batch: Batch::default(),
+            taken: TakenRecords::default(),
+            batch: LineBatch::default(),
             waiting: Vec::new(),
             closing: Vec::new(),
             is_closed: false,
@@ -126,11 +125,15 @@ impl Writer {
     }
 
     /// Writes the lines a log begins or goes on with.
-    pub(super) fn start(&mut self, options: &Options, found: Found) -> Result<(), Unavailable> {
+    pub(super) fn start(
+        &mut self,
+        options: &Options,
+        found: FolderContents,
+    ) -> Result<(), Unavailable> {
         if let Some(segment) = found.continues {
-            self.append_upkeep(What::SegmentStarted(segment));
+            self.append_log_event(What::SegmentStarted(segment));
         }
-        self.append_upkeep(What::LogStarted(LogStarted {
+        self.append_log_event(What::LogStarted(LogStarted {
             writer: options.writer.clone(),
             previous_seq: found.previous.map(|previous| previous.head.seq),
             previous_closed: found.previous.map(|previous| previous.closed),
@@ -139,30 +142,30 @@ impl Writer {
             origin: options.origin.clone(),
         }));
         if let Some(recovered) = found.recovered {
-            self.append_upkeep(What::Recovered(recovered));
+            self.append_log_event(What::Recovered(recovered));
         }
         let written = self.write_batch().map_err(|trouble| match trouble {
-            Trouble::Failed(why) => why,
-            Trouble::NoRoom(why) => Unavailable::Failed { step: Step::Write, why },
+            WriteFailure::Failed(why) => why,
+            WriteFailure::NoRoom(why) => Unavailable::Failed { step: WriterStep::Write, why },
         });
         let shared = Arc::clone(&self.shared);
         written.and_then(|()| self.settle_all().run(&shared))
     }
 
     /// Writes everything that was handed over.
-    pub(super) fn write_queued(&mut self) -> Result<(), Trouble> {
+    pub(super) fn write_queued(&mut self) -> Result<(), WriteFailure> {
         while self.write_some()? {}
         Ok(())
     }
 
     /// Writes what was handed over, or what still fits into the segment.
-    pub(super) fn write_segment(&mut self) -> Result<(), Trouble> {
+    pub(super) fn write_segment(&mut self) -> Result<(), WriteFailure> {
         while self.write_some()? && self.current_bytes < self.segment_bytes {}
         Ok(())
     }
 
     /// Writes a batch. Whether there was something to write.
-    fn write_some(&mut self) -> Result<bool, Trouble> {
+    fn write_some(&mut self) -> Result<bool, WriteFailure> {
         self.shared.queue.take(&mut self.taken);
         self.fill_batch();
         if self.batch.bytes.is_empty() {
@@ -177,9 +180,9 @@ impl Writer {
         while self.batch.ends.len() < BATCH_LINES && self.batch.bytes.len() < BATCH_BYTES {
             match self.taken.next() {
                 None => return,
-                Some((Message::Close(done), _)) => self.closing.push(done),
-                Some((Message::Settle(answer), _)) => self.waiting.push(answer),
-                Some((Message::Record(Record { places, written, .. }), fields)) => {
+                Some((WriterMessage::Close(done), _)) => self.closing.push(done),
+                Some((WriterMessage::Settle(answer), _)) => self.waiting.push(answer),
+                Some((WriterMessage::Record(QueuedRecord { places, written, .. }), fields)) => {
                     self.head = self.head.link(fields, &mut self.batch.bytes);
                     self.lines += 1;
                     self.batch.ends.push(self.batch.bytes.len());
@@ -190,17 +193,17 @@ impl Writer {
         }
     }
 
-    fn append_upkeep(&mut self, what: What) {
+    fn append_log_event(&mut self, what: What) {
         let mut fields = Vec::new();
-        let (time, id) = (self.shared.now(), id::new());
-        Fields { time, id, run: &self.run, what: &what }.write(&mut fields);
+        let (time, id) = (self.shared.now(), record_id::new());
+        LineFields { time, id, run: &self.run, what: &what }.write(&mut fields);
         self.head = self.head.link(&fields, &mut self.batch.bytes);
         self.lines += 1;
     }
 
     /// Writes what is left of the batch. On failure, what was not written stays
     /// in it.
-    pub(super) fn write_batch(&mut self) -> Result<(), Trouble> {
+    pub(super) fn write_batch(&mut self) -> Result<(), WriteFailure> {
         if self.batch.bytes.is_empty() {
             return Ok(());
         }
@@ -211,12 +214,12 @@ impl Writer {
             self.written();
         }
         self.shared.queue.wrote(newly as u64);
-        wrote.map_err(|err| Trouble::of(Step::Write, &err))
+        wrote.map_err(|err| WriteFailure::of(WriterStep::Write, &err))
     }
 
     fn write_rest(&mut self) -> io::Result<()> {
         let sink = self.sink.as_deref_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        let Batch { bytes, done, .. } = &mut self.batch;
+        let LineBatch { bytes, done, .. } = &mut self.batch;
         while let Some(rest) = bytes.get(*done..).filter(|rest| !rest.is_empty()) {
             match sink.write(rest) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -230,7 +233,7 @@ impl Writer {
 
     /// The batch is in the file.
     fn written(&mut self) {
-        let Batch { bytes, done, ends, counted, places } = &mut self.batch;
+        let LineBatch { bytes, done, ends, counted, places } = &mut self.batch;
         let length = bytes.len() as u64;
         self.current_bytes += length;
         self.all_bytes = self.all_bytes.saturating_add(length);
@@ -246,7 +249,9 @@ impl Writer {
         if self.unhashed.len() >= BATCH_BYTES {
             self.hash_written();
         }
-        if let (Sync::Awaited(every) | Sync::Interval(every), None) = (self.sync, self.sync_due) {
+        if let (SyncPolicy::Awaited(every) | SyncPolicy::Interval(every), None) =
+            (self.sync, self.sync_due)
+        {
             self.sync_due = Instant::now().checked_add(every);
         }
     }
@@ -257,19 +262,19 @@ impl Writer {
         self.unhashed.clear();
     }
 
-    /// Lets nothing more begin once the log has its size, and says so in it.
+    /// Ends the log once it has reached its size, and records that.
     fn end_if_spent(&mut self) {
-        if self.all_bytes < self.most_bytes || self.is_spent {
+        if self.all_bytes < self.max_bytes || self.is_spent {
             return;
         }
         self.is_spent = true;
-        let (value, reached) = (self.most_bytes, self.all_bytes);
+        let (value, reached) = (self.max_bytes, self.all_bytes);
         let limit = Limit { name: Name::constant("audit"), value, reached, ..Limit::default() };
-        self.append_upkeep(What::Limit(Box::new(limit)));
-        self.shared.end(Unavailable::Spent { bytes: self.most_bytes });
+        self.append_log_event(What::Limit(Box::new(limit)));
+        self.shared.end(Unavailable::Spent { bytes: self.max_bytes });
     }
 
-    /// When the thread has to look after what was written, if nobody calls it.
+    /// When the thread has to sync, if nobody wakes it before.
     pub(super) fn sync_due(&self) -> Option<Instant> {
         self.sync_due
     }
@@ -285,46 +290,46 @@ impl Writer {
         !self.waiting.is_empty()
             || !self.closing.is_empty()
             || self.current_bytes >= self.segment_bytes
-            || (self.unsynced && self.sync == Sync::EachBatch)
+            || (self.unsynced && self.sync == SyncPolicy::EachBatch)
     }
 
     /// What has to be synced and answered now that everything is written.
-    pub(super) fn settle(&mut self) -> Settling {
+    pub(super) fn settle(&mut self) -> PendingSync {
         let is_due = match self.sync {
-            Sync::EachBatch => true,
-            Sync::Awaited(_) if !self.waiting.is_empty() => true,
-            Sync::Awaited(_) | Sync::Interval(_) => {
+            SyncPolicy::EachBatch => true,
+            SyncPolicy::Awaited(_) if !self.waiting.is_empty() => true,
+            SyncPolicy::Awaited(_) | SyncPolicy::Interval(_) => {
                 self.sync_due.is_some_and(|due| due <= Instant::now())
             }
-            Sync::Never => false,
+            SyncPolicy::Never => false,
         };
         if is_due {
             return self.settle_all();
         }
-        Settling { durable: None, waiting: mem::take(&mut self.waiting) }
+        PendingSync { durable: None, waiting: mem::take(&mut self.waiting) }
     }
 
     /// The same, whatever the policy says.
-    pub(super) fn settle_all(&mut self) -> Settling {
+    pub(super) fn settle_all(&mut self) -> PendingSync {
         let unsynced = mem::replace(&mut self.unsynced, false);
         self.sync_due = None;
         let durable = self.sink.as_deref().filter(|_| unsynced).map(Sink::durable);
-        Settling { durable, waiting: mem::take(&mut self.waiting) }
+        PendingSync { durable, waiting: mem::take(&mut self.waiting) }
     }
 
     /// Begins a new segment if the current one is full. Nothing is in hand then,
     /// so nothing is lost if it fails.
-    pub(super) fn rotate_if_full(&mut self) -> Result<(), Trouble> {
+    pub(super) fn rotate_if_full(&mut self) -> Result<(), WriteFailure> {
         let sink = match self.sink.as_deref_mut() {
             Some(sink) if self.current_bytes >= self.segment_bytes => sink,
             Some(_) | None => return Ok(()),
         };
         self.current_hash.update(&self.unhashed);
         self.unhashed.clear();
-        let previous = sink.rotate().map_err(|err| Trouble::of(Step::Rotate, &err))?;
-        let previous_sha256 = Digest::from(mem::take(&mut self.current_hash));
+        let previous = sink.rotate().map_err(|err| WriteFailure::of(WriterStep::Rotate, &err))?;
+        let previous_sha256 = mem::take(&mut self.current_hash).finish();
         self.current_bytes = 0;
-        self.append_upkeep(What::SegmentStarted(SegmentStarted {
+        self.append_log_event(What::SegmentStarted(SegmentStarted {
             previous: previous.into(),
             previous_sha256,
         }));
@@ -332,9 +337,9 @@ impl Writer {
     }
 
     /// Says in the log that it had to wait for room.
-    pub(super) fn resume(&mut self, resumed: &Resumed) -> Result<(), Trouble> {
+    pub(super) fn resume(&mut self, resumed: &Resumed) -> Result<(), WriteFailure> {
         if !mem::replace(&mut self.is_resumed, true) {
-            self.append_upkeep(What::LogResumed(Box::new(LogResumed {
+            self.append_log_event(What::LogResumed(Box::new(LogResumed {
                 paused: resumed.paused.into(),
                 refused: resumed.refused,
                 why: resumed.why.as_str().into(),
@@ -346,14 +351,14 @@ impl Writer {
     }
 
     /// Writes the last line, if the end was asked for and every entry has closed.
-    pub(super) fn finish(&mut self) -> Result<Option<Head>, Trouble> {
+    pub(super) fn finish(&mut self) -> Result<Option<ChainHead>, WriteFailure> {
         if self.closing.is_empty() || !self.shared.is_idle() {
             return Ok(None);
         }
         if !self.is_closed {
             self.is_closed = true;
             let lines = self.lines + 1;
-            self.append_upkeep(What::LogClosed(LogClosed { lines }));
+            self.append_log_event(What::LogClosed(LogClosed { lines }));
         }
         self.write_batch()?;
         let shared = Arc::clone(&self.shared);
@@ -362,9 +367,9 @@ impl Writer {
         Ok(Some(self.head))
     }
 
-    /// Lets go of the file and its lock, and then tells everybody how it ended:
-    /// whoever hears that a log is closed may seal it, or open it again, at once.
-    pub(super) fn let_go(&mut self, ended: &Result<Head, Unavailable>) {
+    /// Closes the file, releases its lock, and then sends every pending reply: a
+    /// caller that hears of the close may seal the log, or open it again, at once.
+    pub(super) fn let_go(&mut self, ended: &Result<ChainHead, Unavailable>) {
         self.sink = None;
         for answer in self.waiting.drain(..) {
             drop(answer.send(ended.clone().map(drop)));
@@ -374,24 +379,26 @@ impl Writer {
         }
     }
 
-    pub(super) fn head(&self) -> Head {
+    pub(super) fn head(&self) -> ChainHead {
         self.head
     }
 }
 
-impl Settling {
+impl PendingSync {
     /// Syncs, if that is due, and answers.
-    pub(super) fn run(self, shared: &Shared) -> Result<(), Unavailable> {
+    pub(super) fn run(self, shared: &LogState) -> Result<(), Unavailable> {
         let synced = match self.durable {
-            Some(durable) => durable.sync().map_err(|err| Unavailable::failed(Step::Sync, &err)),
+            Some(durable) => {
+                durable.sync().map_err(|err| Unavailable::failed(WriterStep::Sync, &err))
+            }
             None => Ok(()),
         };
         if let Err(why) = &synced {
-            // Before anybody hears of it: whoever does finds the log ended.
+            // Before any reply: a caller that gets one must find the log ended.
             shared.end(why.clone());
         }
         for answer in self.waiting {
-            // Whoever waited may have gone; the line is written all the same.
+            // The receiver may be gone. The line is written all the same.
             drop(answer.send(synced.clone()));
         }
         synced

@@ -15,21 +15,21 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 
-use super::{Known, SEAL};
+use super::{KnownDigests, SEAL};
 use crate::digest::Digest;
 
 /// One file, by its name within the folder.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Sealed {
+pub struct SealedFile {
     pub path: PathName,
     #[serde(flatten)]
-    pub content: Content,
+    pub content: FileContent,
 }
 
 /// What a file holds, or what else it is.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Content {
+pub enum FileContent {
     File {
         size: u64,
         sha256: Digest,
@@ -78,18 +78,18 @@ pub(crate) struct ReadError {
 }
 
 /// Every file below `dir` but the seal, sorted by the bytes of its path.
-pub(crate) fn list(dir: &Path, known: &Known) -> Result<Vec<Sealed>, ReadError> {
+pub(crate) fn list(dir: &Path, known: &KnownDigests) -> Result<Vec<SealedFile>, ReadError> {
     paths(dir)?
         .into_iter()
         .map(|path| {
             let content = match known.get(&path) {
                 Some((size, sha256)) if is_file_of(&dir.join(&path), *size) => {
-                    Content::File { size: *size, sha256: *sha256 }
+                    FileContent::File { size: *size, sha256: *sha256 }
                 }
                 Some(_) | None => content(&dir.join(&path))
                     .map_err(|source| ReadError { path: dir.join(&path), source })?,
             };
-            Ok(Sealed { path: PathName::new(&path), content })
+            Ok(SealedFile { path: PathName::new(&path), content })
         })
         .collect()
 }
@@ -120,16 +120,16 @@ fn is_file_of(path: &Path, size: u64) -> bool {
 }
 
 /// What stands at `path`, without following a link.
-pub(crate) fn content(path: &Path) -> io::Result<Content> {
+pub(crate) fn content(path: &Path) -> io::Result<FileContent> {
     let kind = path.symlink_metadata()?.file_type();
     if kind.is_symlink() {
-        return Ok(Content::Link { target: PathName::new(&fs::read_link(path)?) });
+        return Ok(FileContent::Link { target: PathName::new(&fs::read_link(path)?) });
     }
     if !kind.is_file() {
-        return Ok(Content::Special);
+        return Ok(FileContent::Special);
     }
     let (sha256, size) = Digest::of_reader(File::open(path)?)?;
-    Ok(Content::File { size, sha256 })
+    Ok(FileContent::File { size, sha256 })
 }
 
 /// The order `LC_ALL=C sort` gives.

@@ -20,7 +20,7 @@ fn a_seal_lists_every_file_and_the_last_line() {
     assert_eq!(seal.log, Some(head));
     let names: Vec<_> = seal.files.iter().map(|file| file.path.path()).collect();
     assert_eq!(names, [Path::new("artifacts/a.txt"), Path::new("audit.jsonl")]);
-    let content = Content::File { size: 5, sha256: Digest::of(b"hello") };
+    let content = FileContent::File { size: 5, sha256: Digest::of(b"hello") };
     assert_eq!(seal.files[0].content, content);
     let mode = dir.path().join(SEAL).metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -35,14 +35,14 @@ fn what_is_known_of_a_file_holds_only_for_a_file_of_that_size() {
     symlink("grown", dir.path().join("replaced")).unwrap();
     let known = Digest::of(b"what was read before");
     let names = ["as-known", "grown", "replaced"];
-    let all = Known::from(names.map(|name| (PathBuf::from(name), (5, known))));
+    let all = KnownDigests::from(names.map(|name| (PathBuf::from(name), (5, known))));
 
     let listed = contents::list(dir.path(), &all).unwrap();
     let found: Vec<_> = listed.into_iter().map(|sealed| sealed.content).collect();
     let expected = [
-        Content::File { size: 5, sha256: known },
-        Content::File { size: 6, sha256: Digest::of(b"hello!") },
-        Content::Link { target: PathName::Text("grown".to_owned()) },
+        FileContent::File { size: 5, sha256: known },
+        FileContent::File { size: 6, sha256: Digest::of(b"hello!") },
+        FileContent::Link { target: PathName::Text("grown".to_owned()) },
     ];
     assert_eq!(found, expected);
 }
@@ -112,10 +112,10 @@ fn whatever_an_agent_leaves_is_sealed_and_nothing_is_followed_or_opened() {
         let found = sealed.files.iter().find(|file| file.path.path() == path);
         found.map(|file| file.content.clone()).unwrap()
     };
-    assert_eq!(of(b"outside"), Content::Link { target: PathName::Text("/etc".to_owned()) });
-    assert_eq!(of(b"socket"), Content::Special);
-    assert_eq!(of(b"not\xffutf8"), Content::File { size: 1, sha256: Digest::of(b"x") });
-    assert_eq!(of(b"seal.json"), Content::File { size: 7, sha256: Digest::of(b"a decoy") });
+    assert_eq!(of(b"outside"), FileContent::Link { target: PathName::Text("/etc".to_owned()) });
+    assert_eq!(of(b"socket"), FileContent::Special);
+    assert_eq!(of(b"not\xffutf8"), FileContent::File { size: 1, sha256: Digest::of(b"x") });
+    assert_eq!(of(b"seal.json"), FileContent::File { size: 7, sha256: Digest::of(b"a decoy") });
     assert_eq!(fs::read_to_string(dir.path().join(SEAL)).unwrap().lines().count(), 3);
     verify::verify(dir.path(), &[key.public()]).unwrap();
 }

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 use uuid::Uuid;
 
-use crate::event::{FORMAT, Kind, Verdict};
-use crate::line::{self, LineError, told};
+use crate::event::{EventKind, FORMAT, Verdict};
+use crate::line::{self, LineError, describe};
 use crate::text::Text;
 use crate::time::Time;
 
@@ -32,7 +32,7 @@ pub struct Query {
     pub method: Option<String>,
     pub status: Option<StatusFilter>,
     /// One of these; empty means any.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<EventKind>,
     /// At least so many bytes left the sandbox.
     pub min_sent: Option<u64>,
     /// At least so many bytes came to it.
@@ -138,13 +138,13 @@ impl StatusFilter {
 
 /// A query made ready.
 #[derive(Debug)]
-pub(super) struct Filter {
+pub(super) struct LineFilter {
     query: Query,
     /// Bytes that every line that fits contains.
     needles: Vec<Finder<'static>>,
 }
 
-impl Filter {
+impl LineFilter {
     pub(super) fn new(query: &Query) -> Self {
         let mut needles = Vec::new();
         let mut needle = |bytes: &[u8]| needles.push(Finder::new(bytes).into_owned());
@@ -184,8 +184,8 @@ impl Filter {
         let line =
             std::str::from_utf8(bytes).ok().filter(|line| line::is_printable(line.as_bytes()));
         let line = line.ok_or_else(not_ours)?;
-        let glance: Glance<'_> =
-            serde_json::from_str(line).map_err(|err| LineError::NotAnEvent { why: told(&err) })?;
+        let glance: FilterFields<'_> = serde_json::from_str(line)
+            .map_err(|err| LineError::NotAnEvent { why: describe(&err) })?;
         if glance.v != FORMAT {
             return Err(LineError::Version { found: glance.v });
         }
@@ -194,7 +194,7 @@ impl Filter {
 
     /// The words are compared as values here: in the bytes, a method's name may
     /// have been found in a path.
-    fn fits_glance(&self, glance: &Glance<'_>) -> bool {
+    fn fits_glance(&self, glance: &FilterFields<'_>) -> bool {
         let Query {
             since,
             until,
@@ -247,7 +247,7 @@ fn quoted(word: &str) -> Vec<u8> {
 /// The fields that are filtered by, borrowed from the line.
 #[derive(Deserialize)]
 #[serde(expecting = "an object")]
-struct Glance<'a> {
+struct FilterFields<'a> {
     v: u32,
     time: Time,
     id: Uuid,
@@ -281,9 +281,9 @@ struct Borrowed<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Borrowed<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Keep;
+        struct CowVisitor;
 
-        impl<'de> Visitor<'de> for Keep {
+        impl<'de> Visitor<'de> for CowVisitor {
             type Value = Cow<'de, str>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -299,6 +299,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for Borrowed<'a> {
             }
         }
 
-        deserializer.deserialize_str(Keep).map(Self)
+        deserializer.deserialize_str(CowVisitor).map(Self)
     }
 }

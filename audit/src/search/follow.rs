@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::filter::{Filter, Query};
-use super::{Found, Reading, Skipped};
-use crate::segment::{Listed, Segment};
+use super::filter::{LineFilter, Query};
+use super::{FoundEvent, SearchedFile, Skipped};
+use crate::segment::{ListedSegment, Segment};
 
 /// A log that is read as it grows.
 ///
@@ -18,29 +18,29 @@ use crate::segment::{Listed, Segment};
 #[derive(Debug)]
 pub struct Follow {
     dir: PathBuf,
-    filter: Filter,
-    current: Option<Reading>,
+    filter: LineFilter,
+    current: Option<SearchedFile>,
 }
 
 impl Follow {
     /// Follows the log in `dir` from its first line. The log may not exist yet.
     pub fn from_start(dir: &Path, query: &Query) -> Self {
-        Self { dir: dir.to_owned(), filter: Filter::new(query), current: None }
+        Self { dir: dir.to_owned(), filter: LineFilter::new(query), current: None }
     }
 
     /// Follows the log in `dir` from what is written after this call.
     pub fn from_end(dir: &Path, query: &Query) -> io::Result<Self> {
         let mut follow = Self::from_start(dir, query);
         if let Some(last) = segments(dir)?.pop() {
-            let mut reading = Reading::open(last).map_err(into_io)?;
-            while reading.lines.next()?.is_some() {}
-            follow.current = Some(reading);
+            let mut file = SearchedFile::open(last).map_err(into_io)?;
+            while file.lines.next()?.is_some() {}
+            follow.current = Some(file);
         }
         Ok(follow)
     }
 
     /// The next event that fits; nothing if there is none at present.
-    pub fn poll(&mut self) -> Option<Result<Found, Skipped>> {
+    pub fn poll(&mut self) -> Option<Result<FoundEvent, Skipped>> {
         loop {
             if let Some(seen) = self.read() {
                 return Some(seen);
@@ -55,25 +55,25 @@ impl Follow {
             if let Some(seen) = self.read() {
                 return Some(seen);
             }
-            match Reading::open(next) {
-                Ok(reading) => self.current = Some(reading),
+            match SearchedFile::open(next) {
+                Ok(file) => self.current = Some(file),
                 Err(unreadable) => return Some(Err(unreadable)),
             }
         }
     }
 
-    fn read(&mut self) -> Option<Result<Found, Skipped>> {
+    fn read(&mut self) -> Option<Result<FoundEvent, Skipped>> {
         self.current.as_mut()?.next(&self.filter)
     }
 
     /// The segment after the one being read, if there is one.
-    fn next_segment(&self) -> io::Result<Option<Listed>> {
+    fn next_segment(&self) -> io::Result<Option<ListedSegment>> {
         let mut segments = segments(&self.dir)?.into_iter();
-        let Some(reading) = &self.current else {
+        let Some(file) = &self.current else {
             return Ok(segments.next());
         };
-        let ours = reading.lines.source().metadata()?;
-        let is_ours = |one: &Listed| one.metadata().is_ok_and(|its| same(&its, &ours));
+        let ours = file.lines.source().metadata()?;
+        let is_ours = |one: &ListedSegment| one.metadata().is_ok_and(|its| same(&its, &ours));
         Ok(segments.find(is_ours).and_then(|_| segments.next()))
     }
 
@@ -92,7 +92,7 @@ pub struct Following<W> {
 }
 
 impl<W: FnMut() -> ControlFlow<()>> Iterator for Following<W> {
-    type Item = Result<Found, Skipped>;
+    type Item = Result<FoundEvent, Skipped>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -107,7 +107,7 @@ impl<W: FnMut() -> ControlFlow<()>> Iterator for Following<W> {
 }
 
 /// A folder that does not exist yet has no segments yet.
-fn segments(dir: &Path) -> io::Result<Vec<Listed>> {
+fn segments(dir: &Path) -> io::Result<Vec<ListedSegment>> {
     match Segment::list_open(dir) {
         Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         listed => listed,

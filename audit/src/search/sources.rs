@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Reading, Skipped};
-use crate::segment::{Listed, Segment};
+use super::{SearchedFile, Skipped};
+use crate::segment::{ListedSegment, Segment};
 
 /// There is nothing to search.
 #[derive(Debug, thiserror::Error)]
@@ -19,20 +19,20 @@ pub enum SearchError {
 
 /// Something to be searched.
 #[derive(Debug)]
-pub(super) enum Source {
-    /// A file that somebody named. It may be a pipe: they know who writes.
+pub(super) enum SearchSource {
+    /// A file that the caller named. It may be a pipe.
     File(PathBuf),
-    Segment(Listed),
+    Segment(ListedSegment),
     /// A log's folder. Its files are listed when its turn comes.
     Folder(PathBuf),
 }
 
-impl Source {
-    /// Opens a file; a folder puts its files first in the line instead.
-    pub(super) fn open(self, left: &mut VecDeque<Self>) -> Result<Option<Reading>, Skipped> {
+impl SearchSource {
+    /// Opens a file. A folder puts its files at the front of `left` instead.
+    pub(super) fn open(self, left: &mut VecDeque<Self>) -> Result<Option<SearchedFile>, Skipped> {
         match self {
-            Self::File(path) => Reading::from(&path, File::open(&path)).map(Some),
-            Self::Segment(segment) => Reading::open(segment).map(Some),
+            Self::File(path) => SearchedFile::from(&path, File::open(&path)).map(Some),
+            Self::Segment(segment) => SearchedFile::open(segment).map(Some),
             Self::Folder(path) => {
                 let segments = Segment::list_open(&path)
                     .map_err(|source| Skipped::Read { file: path.clone(), source })?;
@@ -46,13 +46,13 @@ impl Source {
 }
 
 /// What is to be searched at `path`.
-pub(super) fn logs(path: &Path) -> Result<VecDeque<Source>, SearchError> {
+pub(super) fn logs(path: &Path) -> Result<VecDeque<SearchSource>, SearchError> {
     let read = |source| SearchError::Read { path: path.to_owned(), source };
     if !fs::metadata(path).map_err(read)?.is_dir() {
-        return Ok(VecDeque::from([Source::File(path.to_owned())]));
+        return Ok(VecDeque::from([SearchSource::File(path.to_owned())]));
     }
     if holds_a_log(path) {
-        return Ok(VecDeque::from([Source::Folder(path.to_owned())]));
+        return Ok(VecDeque::from([SearchSource::Folder(path.to_owned())]));
     }
     let runs = path.join("runs");
     let above = if runs.is_dir() { runs } else { path.to_owned() };
@@ -67,7 +67,7 @@ pub(super) fn logs(path: &Path) -> Result<VecDeque<Source>, SearchError> {
         return Err(SearchError::NoLog { path: path.to_owned() });
     }
     folders.sort();
-    Ok(folders.into_iter().map(Source::Folder).collect())
+    Ok(folders.into_iter().map(SearchSource::Folder).collect())
 }
 
 /// A folder that cannot be listed holds none; the caller's own is read first.

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::event::{Dns, Kind, Operator, Request, Verdict};
-use crate::{Decision, Destination, Http, Log, Options, Outcome, Sync, Time, Traffic, What};
+use crate::event::{Dns, EventKind, Operator, Request, Verdict};
+use crate::{Decision, Destination, Http, Log, Options, Outcome, SyncPolicy, Time, Traffic, What};
 
 #[test]
 fn each_filter_finds_its_own() {
@@ -23,7 +23,7 @@ fn each_filter_finds_its_own() {
     finds(dir.path(), all(), "log_started /a /b /c lookup.test operator log_closed");
     finds(
         dir.path(),
-        Query { run: some("run-1"), kinds: vec![Kind::Request], ..all() },
+        Query { run: some("run-1"), kinds: vec![EventKind::Request], ..all() },
         "/a /b /c",
     );
     finds(dir.path(), Query { run: some("run"), ..all() }, "");
@@ -40,7 +40,7 @@ fn each_filter_finds_its_own() {
     finds(dir.path(), Query { status: "2xx".parse().ok(), ..all() }, "/a /c");
     finds(
         dir.path(),
-        Query { kinds: vec![Kind::Dns, Kind::Operator], ..all() },
+        Query { kinds: vec![EventKind::Dns, EventKind::Operator], ..all() },
         "lookup.test operator",
     );
     finds(dir.path(), Query { text: some("\u{202e}q=\"1\""), ..all() }, "/c");
@@ -75,12 +75,12 @@ fn a_pipe_in_the_place_of_a_log_is_told_and_not_waited_for() {
     let (log, pipe) = (dir.path().join("audit.jsonl"), dir.path().join("audit.000001.jsonl"));
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
-    let (told, seen) = std::sync::mpsc::channel();
+    let (describe, seen) = std::sync::mpsc::channel();
     let folder = dir.path().to_owned();
     std::thread::spawn(move || {
         let found = search(&folder, &Query::default()).unwrap();
         let mut follow = Follow::from_start(&folder, &Query::default());
-        told.send((found.collect::<Vec<_>>(), follow.poll()))
+        describe.send((found.collect::<Vec<_>>(), follow.poll()))
     });
     let seen = seen.recv_timeout(std::time::Duration::from_secs(30));
     let (found, followed) = seen.expect("nobody writes into the pipe");
@@ -104,7 +104,7 @@ fn the_two_lines_of_an_entry_are_found_by_its_id() {
     log.close_blocking().unwrap();
     let found = search(dir.path(), &Query { id, ..Query::default() }).unwrap();
     let kinds: Vec<_> = found.map(|found| found.unwrap().event().unwrap().what.kind()).collect();
-    assert_eq!(kinds, [Kind::Opened, Kind::Request]);
+    assert_eq!(kinds, [EventKind::Opened, EventKind::Request]);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn a_hostile_line_is_reported_and_the_search_goes_on() {
     let good = fs::read_to_string(&file).unwrap();
     let (first, rest) = good.split_once('\n').unwrap();
     let bidi = first.replace("run-1", "run-1\u{202e}");
-    let long = "x".repeat(line::LONGEST + 1);
+    let long = "x".repeat(line::MAX_LINE_BYTES + 1);
     let version = first.replace("\"v\":1", "\"v\":9");
     let bad = format!("{first}\n[]\n{bidi}\n{long}\n\n{version}\n{rest}{{\"v\":1,");
     fs::write(&file, bad).unwrap();
@@ -168,8 +168,8 @@ fn a_line_with_a_number_for_a_word_is_told_what_should_be_there() {
     let skipped: Vec<_> =
         search(dir.path(), &Query::default()).unwrap().filter_map(Result::err).collect();
     let [Skipped::Line { why, .. }] = &skipped[..] else { panic!("{skipped:?}") };
-    let told = "not an audit event: invalid type: integer `1`, expected a string at ";
-    assert!(why.to_string().starts_with(told), "{why}");
+    let describe = "not an audit event: invalid type: integer `1`, expected a string at ";
+    assert!(why.to_string().starts_with(describe), "{why}");
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn following_crosses_segments_and_loses_nothing() {
     let mut no_folder = Follow::from_start(&file, &operators());
     assert!(matches!(no_folder.poll(), Some(Err(_))), "and there it never will");
 
-    let options = Options { sync: Sync::Never, segment_bytes: 700, ..Options::new("run-1") };
+    let options = Options { sync: SyncPolicy::Never, segment_bytes: 700, ..Options::new("run-1") };
     let (log, _) = Log::open(&dir.path().join("log"), options).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mut seen = Vec::new();
@@ -221,7 +221,7 @@ fn following_crosses_segments_and_loses_nothing() {
 fn what_is_written_meanwhile_is_found_in_order_and_followed() {
     const EVENTS: usize = 400;
     let dir = private_dir();
-    let options = Options { sync: Sync::Never, segment_bytes: 700, ..Options::new("run-1") };
+    let options = Options { sync: SyncPolicy::Never, segment_bytes: 700, ..Options::new("run-1") };
     let (log, _) = Log::open(dir.path(), options).unwrap();
     let writing = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -326,7 +326,7 @@ proptest! {
     #[test]
     fn any_word_is_found_in_the_field_it_was_written_to(word in any::<String>()) {
         let dir = private_dir();
-        let options = Options { sync: Sync::Never, ..Options::new(word.as_str()) };
+        let options = Options { sync: SyncPolicy::Never, ..Options::new(word.as_str()) };
         let (log, _) = Log::open(dir.path(), options).unwrap();
         let mut entry = log.begin(Request::default()).unwrap();
         entry.http.method = Some(word.as_str().into());
@@ -378,10 +378,10 @@ fn host(written: &str) -> Query {
 }
 
 fn operators() -> Query {
-    Query { kinds: vec![Kind::Operator], ..Query::default() }
+    Query { kinds: vec![EventKind::Operator], ..Query::default() }
 }
 
-fn action_of(found: &Found) -> String {
+fn action_of(found: &FoundEvent) -> String {
     let What::Operator(operator) = found.event().unwrap().what else { panic!("{found:?}") };
     operator.action.to_string()
 }

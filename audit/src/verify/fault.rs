@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::lines::Place;
+use crate::line_reader::LinePosition;
 use crate::seal::SealFault;
 
 /// Why something is not verified.
@@ -24,7 +24,7 @@ pub struct Break {
     /// Relative to the folder that was checked.
     pub file: PathBuf,
     /// The line, where the break is in a log.
-    pub place: Option<Place>,
+    pub place: Option<LinePosition>,
     pub fault: Fault,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for Break {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Escaped: the name may be an agent's.
         write!(f, "{}", self.file.display().to_string().escape_debug())?;
-        if let Some(Place { line, offset }) = self.place {
+        if let Some(LinePosition { line, offset }) = self.place {
             write!(f, ", line {line} (byte {offset})")?;
         }
         write!(f, ": {}", self.fault)

@@ -8,34 +8,33 @@ use std::collections::HashSet;
 use std::mem;
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::fault::{Break, Fault, VerifyError};
-use crate::chain::{Head, Link};
-use crate::digest::Digest;
-use crate::event::Kind;
+use crate::chain::{ChainHead, ChainLink};
+use crate::digest::{Digest, Hasher};
+use crate::event::EventKind;
 use crate::line::LineError;
-use crate::lines::{Lines, Piece, Place};
+use crate::line_reader::{LinePosition, LineReader, NextLine};
 use crate::segment::{self, Segment};
 
 /// How far a walk has come without finding a break.
 #[derive(Debug)]
-pub(crate) struct Walked {
-    pub(crate) head: Head,
+pub(crate) struct WalkedChain {
+    pub(crate) head: ChainHead,
     pub(crate) segments: u64,
     pub(crate) closed: bool,
     pub(crate) recovered: u64,
     pub(crate) open: HashSet<Uuid>,
     /// Where the line `head` stands.
     pub(crate) last_file: PathBuf,
-    pub(crate) last_place: Place,
+    pub(crate) last_place: LinePosition,
 }
 
 /// Walks one file that begins a log.
-pub(super) fn file(path: &Path, sealed: Option<Head>) -> Result<Walked, VerifyError> {
+pub(super) fn file(path: &Path, sealed: Option<ChainHead>) -> Result<WalkedChain, VerifyError> {
     let name = path.file_name().map(PathBuf::from).unwrap_or_default();
-    let mut walk = Walk::new(vec![(path.to_owned(), name)], sealed);
+    let mut walk = ChainWalk::new(vec![(path.to_owned(), name)], sealed);
     walk.file(path)?;
     Ok(walk.done)
 }
@@ -43,8 +42,8 @@ pub(super) fn file(path: &Path, sealed: Option<Head>) -> Result<Walked, VerifyEr
 /// Walks all segments of a log; nothing if there are none.
 pub(super) fn segments(
     segments: &[Segment],
-    sealed: Option<Head>,
-) -> Result<Option<Walked>, VerifyError> {
+    sealed: Option<ChainHead>,
+) -> Result<Option<WalkedChain>, VerifyError> {
     if segments.is_empty() {
         return Ok(None);
     }
@@ -56,38 +55,38 @@ pub(super) fn segments(
         }
     }
     let files = segments.iter().map(|one| (one.path().to_owned(), one.name().into())).collect();
-    let mut walk = Walk::new(files, sealed);
+    let mut walk = ChainWalk::new(files, sealed);
     for segment in segments {
         walk.file(segment.path())?;
     }
     Ok(Some(walk.done))
 }
 
-struct Walk {
+struct ChainWalk {
     /// All files of the log in order, with the names to report.
     files: Vec<(PathBuf, PathBuf)>,
-    sealed: Option<Head>,
-    done: Walked,
+    sealed: Option<ChainHead>,
+    done: WalkedChain,
     /// The file being walked.
     name: PathBuf,
-    hash: Sha256,
+    hash: Hasher,
     /// The digest of the whole file before.
     previous: Option<(PathBuf, Digest)>,
 }
 
-impl Walk {
-    fn new(files: Vec<(PathBuf, PathBuf)>, sealed: Option<Head>) -> Self {
-        let done = Walked {
-            head: Head::START,
+impl ChainWalk {
+    fn new(files: Vec<(PathBuf, PathBuf)>, sealed: Option<ChainHead>) -> Self {
+        let done = WalkedChain {
+            head: ChainHead::START,
             segments: 0,
             closed: false,
             recovered: 0,
             open: HashSet::new(),
             // Where the first line would stand, until there is one.
             last_file: files.first().map(|(_, name)| name.clone()).unwrap_or_default(),
-            last_place: Place { line: 1, offset: 0 },
+            last_place: LinePosition { line: 1, offset: 0 },
         };
-        Self { files, sealed, done, name: PathBuf::new(), hash: Sha256::new(), previous: None }
+        Self { files, sealed, done, name: PathBuf::new(), hash: Hasher::default(), previous: None }
     }
 
     fn file(&mut self, path: &Path) -> Result<(), VerifyError> {
@@ -95,11 +94,11 @@ impl Walk {
         let name = self.files.iter().find(|(found, _)| found == path).map(|(_, name)| name.clone());
         self.name = name.unwrap_or_default();
 
-        let mut lines = Lines::new(segment::open(path).map_err(read)?);
+        let mut lines = LineReader::new(segment::open(path).map_err(read)?);
         while let Some(piece) = lines.next().map_err(read)? {
             match piece {
-                Piece::Line { bytes, place } => self.line(bytes, place)?,
-                Piece::TooLong { bytes, place } => {
+                NextLine::Line { bytes, place } => self.line(bytes, place)?,
+                NextLine::TooLong { bytes, place } => {
                     return Err(self.edited(place, &LineError::TooLong { bytes }).into());
                 }
             }
@@ -108,14 +107,14 @@ impl Walk {
             let fault = Fault::TornTail { bytes: lines.unfinished() };
             return Err(self.broken(lines.place(), fault).into());
         }
-        let whole = Digest::from(mem::take(&mut self.hash));
+        let whole = mem::take(&mut self.hash).finish();
         self.previous = Some((mem::take(&mut self.name), whole));
         self.done.segments += 1;
         Ok(())
     }
 
-    fn line(&mut self, bytes: &[u8], place: Place) -> Result<(), VerifyError> {
-        let link = Link::read(bytes).map_err(|why| self.edited(place, &why))?;
+    fn line(&mut self, bytes: &[u8], place: LinePosition) -> Result<(), VerifyError> {
+        let link = ChainLink::read(bytes).map_err(|why| self.edited(place, &why))?;
         let expected = self.done.head.seq + 1;
         if link.prev != self.done.head.hash {
             return Err(self.unlinked(&link, bytes, place)?.into());
@@ -137,7 +136,11 @@ impl Walk {
     }
 
     /// The first line of a further segment names the file before it.
-    fn continues_the_segment_before(&self, link: &Link, place: Place) -> Result<(), Break> {
+    fn continues_the_segment_before(
+        &self,
+        link: &ChainLink,
+        place: LinePosition,
+    ) -> Result<(), Break> {
         let Some((name, whole)) = self.previous.as_ref().filter(|_| place.line == 1) else {
             return Ok(());
         };
@@ -149,11 +152,11 @@ impl Walk {
         Err(self.broken(place, Fault::Edited { why: Some(why) }))
     }
 
-    fn count(&mut self, link: &Link) {
-        let is = |kind: Kind| link.kind == kind.as_str();
-        self.done.closed = is(Kind::LogClosed);
-        self.done.recovered += u64::from(is(Kind::Recovered));
-        if is(Kind::Opened) {
+    fn count(&mut self, link: &ChainLink) {
+        let is = |kind: EventKind| link.kind == kind.as_str();
+        self.done.closed = is(EventKind::LogClosed);
+        self.done.recovered += u64::from(is(EventKind::Recovered));
+        if is(EventKind::Opened) {
             self.done.open.insert(link.id);
         } else {
             self.done.open.remove(&link.id);
@@ -161,7 +164,12 @@ impl Walk {
     }
 
     /// `line` does not name the line before it: finds out why.
-    fn unlinked(&self, link: &Link, line: &[u8], place: Place) -> Result<Break, VerifyError> {
+    fn unlinked(
+        &self,
+        link: &ChainLink,
+        line: &[u8],
+        place: LinePosition,
+    ) -> Result<Break, VerifyError> {
         let expected = self.done.head.seq + 1;
         let found = link.seq;
         if found < expected {
@@ -176,7 +184,7 @@ impl Walk {
         }
         // The right number with the wrong link: this line or the one before it
         // was changed.
-        let here = Head { seq: found, hash: Digest::of(line) };
+        let here = ChainHead { seq: found, hash: Digest::of(line) };
         let here_is_whole = match self.line_after(place)? {
             Some(next) => next.prev == here.hash,
             None => self.sealed.is_none_or(|sealed| sealed == here),
@@ -189,7 +197,7 @@ impl Walk {
     }
 
     /// Whether a later line has this number.
-    fn exists_after(&self, place: Place, seq: u64) -> Result<bool, VerifyError> {
+    fn exists_after(&self, place: LinePosition, seq: u64) -> Result<bool, VerifyError> {
         let mut exists = false;
         self.after(place, |link| {
             exists = link.is_some_and(|link| link.seq == seq);
@@ -199,7 +207,7 @@ impl Walk {
     }
 
     /// The link of the line after this one.
-    fn line_after(&self, place: Place) -> Result<Option<Link>, VerifyError> {
+    fn line_after(&self, place: LinePosition) -> Result<Option<ChainLink>, VerifyError> {
         let mut next = None;
         self.after(place, |link| {
             next = link;
@@ -212,17 +220,17 @@ impl Walk {
     /// cannot be read is given as nothing.
     fn after(
         &self,
-        place: Place,
-        mut go_on: impl FnMut(Option<Link>) -> bool,
+        place: LinePosition,
+        mut go_on: impl FnMut(Option<ChainLink>) -> bool,
     ) -> Result<(), VerifyError> {
         let from = self.files.iter().position(|(_, name)| *name == self.name).unwrap_or(0);
         for (path, name) in self.files.iter().skip(from) {
             let read = |source| VerifyError::Read { path: path.clone(), source };
-            let mut lines = Lines::new(segment::open(path).map_err(read)?);
+            let mut lines = LineReader::new(segment::open(path).map_err(read)?);
             while let Some(piece) = lines.next().map_err(read)? {
                 let (link, at) = match piece {
-                    Piece::Line { bytes, place } => (Link::read(bytes).ok(), place),
-                    Piece::TooLong { place, .. } => (None, place),
+                    NextLine::Line { bytes, place } => (ChainLink::read(bytes).ok(), place),
+                    NextLine::TooLong { place, .. } => (None, place),
                 };
                 let later = *name != self.name || at.line > place.line;
                 if later && !go_on(link) {
@@ -233,11 +241,11 @@ impl Walk {
         Ok(())
     }
 
-    fn edited(&self, place: Place, why: &LineError) -> Break {
+    fn edited(&self, place: LinePosition, why: &LineError) -> Break {
         self.broken(place, Fault::Edited { why: Some(why.to_string()) })
     }
 
-    fn broken(&self, place: Place, fault: Fault) -> Break {
+    fn broken(&self, place: LinePosition, fault: Fault) -> Break {
         Break { file: self.name.clone(), place: Some(place), fault }
     }
 }

@@ -11,12 +11,14 @@
 mod page;
 mod samples;
 mod scripts;
+#[path = "../../../tests/src/skip.rs"]
+mod skip;
 mod tool;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use audit::{Fault, Kind, SealFault, VerifyError, line};
+use audit::{EventKind, Fault, SealFault, VerifyError, line};
 use serde_json::Value;
 
 use crate::page::{PAGE, Row};
@@ -25,9 +27,9 @@ use crate::samples::{golden, golden_line, lines_that_know_nothing, sealed_folder
 #[test]
 fn every_kind_is_listed_and_has_no_field_that_is_not_described() {
     let listed: BTreeSet<&str> = page::kinds();
-    let real: BTreeSet<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
+    let real: BTreeSet<&str> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
     assert_eq!(listed, real);
-    for kind in Kind::ALL {
+    for kind in EventKind::ALL {
         let described: BTreeSet<&str> = page::rows(*kind).iter().map(|row| row.field).collect();
         let golden = golden(*kind);
         let written: BTreeSet<&str> = golden.keys().map(String::as_str).collect();
@@ -38,9 +40,11 @@ fn every_kind_is_listed_and_has_no_field_that_is_not_described() {
 
 #[test]
 fn every_field_that_is_described_exists() {
-    let written: BTreeSet<String> =
-        Kind::ALL.iter().flat_map(|kind| golden(*kind).into_iter().map(|(name, _)| name)).collect();
-    for kind in Kind::ALL {
+    let written: BTreeSet<String> = EventKind::ALL
+        .iter()
+        .flat_map(|kind| golden(*kind).into_iter().map(|(name, _)| name))
+        .collect();
+    for kind in EventKind::ALL {
         for Row { field, .. } in page::rows(*kind) {
             assert!(written.contains(field), "no line of any kind has `{field}`");
         }
@@ -50,7 +54,7 @@ fn every_field_that_is_described_exists() {
 #[test]
 fn what_is_always_there_is_what_a_line_has_that_knows_nothing() {
     let lines = lines_that_know_nothing();
-    for kind in Kind::ALL {
+    for kind in EventKind::ALL {
         let line = &lines[kind.as_str()];
         let there: BTreeSet<&str> = line.keys().map(String::as_str).collect();
         let rows = page::rows(*kind);
@@ -62,7 +66,7 @@ fn what_is_always_there_is_what_a_line_has_that_knows_nothing() {
 
 #[test]
 fn types_and_bounds_are_those_of_the_code() {
-    for kind in Kind::ALL {
+    for kind in EventKind::ALL {
         for row in page::rows(*kind) {
             if let Some(value) = golden(*kind).get(row.field) {
                 let at = format!("`{}` in `{kind}` is {value}, by the page {}", row.field, row.of);
@@ -73,7 +77,7 @@ fn types_and_bounds_are_those_of_the_code() {
             }
         }
     }
-    let longest = line::LONGEST.to_string();
+    let longest = line::MAX_LINE_BYTES.to_string();
     let (thousands, rest) = longest.split_at(longest.len() - 3);
     assert!(PAGE.contains(&format!("longer than {thousands},{rest} bytes")));
 }
@@ -81,7 +85,7 @@ fn types_and_bounds_are_those_of_the_code() {
 #[test]
 fn every_word_a_field_can_be_is_spelled_out() {
     let mut words_seen = 0;
-    for kind in Kind::ALL {
+    for kind in EventKind::ALL {
         for row in page::rows(*kind).iter().filter(|row| row.of == "word" && row.field != "kind") {
             let mut line = golden(*kind);
             if line.insert(row.field.to_owned(), "no such word".into()).is_none() {
@@ -104,7 +108,7 @@ fn every_word_a_field_can_be_is_spelled_out() {
 #[test]
 fn the_line_that_is_explained_is_a_golden_line() {
     let shown = page::block("```json\n");
-    assert_eq!(shown, golden_line(Kind::Dns));
+    assert_eq!(shown, golden_line(EventKind::Dns));
 }
 
 #[test]
@@ -180,7 +184,7 @@ fn collect(value: &Value, fields: &mut BTreeSet<String>) {
 fn has_type(value: &Value, of: &str) -> bool {
     let text = value.as_str().unwrap_or_default();
     let is_name =
-        |name: &Value| audit::SecretName::parse(name.as_str().unwrap_or_default()).is_ok();
+        |name: &Value| audit::RecordedSecret::parse(name.as_str().unwrap_or_default()).is_ok();
     match of {
         "boolean" => value.is_boolean(),
         "id" => text.len() == 36 && text.split('-').count() == 5,
@@ -198,7 +202,7 @@ fn has_type(value: &Value, of: &str) -> bool {
 }
 
 /// How many bytes are kept of a text that is far too long.
-fn longest(kind: Kind, field: &str) -> usize {
+fn longest(kind: EventKind, field: &str) -> usize {
     let mut line = golden(kind);
     line.insert(field.to_owned(), "x".repeat(20_000).into());
     let event = read(&Value::Object(line)).unwrap();

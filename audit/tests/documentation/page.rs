@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use audit::Kind;
+use audit::EventKind;
 
 pub(crate) const PAGE: &str = include_str!("../../../docs/audit-format.md");
 
@@ -18,7 +18,7 @@ pub(crate) struct Row {
 
 impl Row {
     /// `always`, or `always in` some kinds.
-    pub(crate) fn is_always_in(&self, kind: Kind) -> bool {
+    pub(crate) fn is_always_in(&self, kind: EventKind) -> bool {
         match self.present.strip_prefix("always") {
             None => false,
             Some("") => true,
@@ -34,7 +34,7 @@ pub(crate) fn kinds() -> BTreeSet<&'static str> {
 }
 
 /// The rows that are about lines of this kind.
-pub(crate) fn rows(kind: Kind) -> Vec<Row> {
+pub(crate) fn rows(kind: EventKind) -> Vec<Row> {
     let rows: Vec<Row> = section("## Fields\n")
         .split("\n### ")
         .skip(1)
@@ -46,7 +46,7 @@ pub(crate) fn rows(kind: Kind) -> Vec<Row> {
 }
 
 /// A section is about the kind it is named after, or those after `In:`.
-fn is_about(section: &str, kind: Kind) -> bool {
+fn is_about(section: &str, kind: EventKind) -> bool {
     let mut lines = section.lines();
     let heading = lines.next().unwrap_or_default();
     if let Some(named) = unquoted(heading) {

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use audit::{
-    Connection, Decision, Destination, Dns, Durable, Finding, Folder, Hold, HoldState, Http, Key,
-    Kind, Limit, Log, Operator, Options, PolicyLoaded, PolicyRefused, PublicKey, Request, RunEnded,
-    RunStarted, Sighting, Sink, segment,
+    Connection, Decision, Destination, Dns, Durable, EventKind, Finding, Folder, Hold, HoldState,
+    Http, Key, Limit, Log, Operator, Options, PolicyLoaded, PolicyRefused, PublicKey, Request,
+    RunEnded, RunStarted, Sighting, Sink, segment,
 };
 use serde_json::{Map, Value};
 use tempfile::TempDir;
@@ -18,12 +18,12 @@ use tempfile::TempDir;
 pub(crate) type Line = Map<String, Value>;
 
 /// The golden line of this kind, as it is in its file.
-pub(crate) fn golden_line(kind: Kind) -> String {
+pub(crate) fn golden_line(kind: EventKind) -> String {
     let name = format!("testdata/v1/{kind}.jsonl");
     fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
 
-pub(crate) fn golden(kind: Kind) -> Line {
+pub(crate) fn golden(kind: EventKind) -> Line {
     serde_json::from_str(&golden_line(kind)).unwrap()
 }
 

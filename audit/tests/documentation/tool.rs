@@ -1,9 +1,9 @@
-//! Running somebody else's programs, or saying loudly that they are not here.
+//! Runs other people's programs with a deadline.
 
-use std::env;
-use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::Command;
+
+use crate::skip::is_installed;
 
 /// How a script ended and what it said.
 #[derive(Debug)]
@@ -23,25 +23,7 @@ pub(crate) fn sh(script: &Path, args: &[&Path]) -> Outcome {
     Outcome { success: output.status.success(), said: String::from_utf8_lossy(&said).into_owned() }
 }
 
-/// Whether all of these are in `PATH`; if not, the test says so and ends.
+/// Whether all of these are in `PATH`. The first that is not is skipped.
 pub(crate) fn are_installed(programs: &[&str]) -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let found = |program: &str| env::split_paths(&path).any(|dir| dir.join(program).is_file());
-    programs.iter().all(|program| found(program) || skip(program))
-}
-
-/// Says that a tool is missing, where it is seen, and returns `false`.
-///
-/// `SLUICE_TEST_REQUIRE` lists tools whose absence is a failure, by comma, or
-/// is `all`: a machine that is meant to have them must not skip in silence.
-fn skip(tool: &str) -> bool {
-    let required = env::var("SLUICE_TEST_REQUIRE").unwrap_or_default();
-    assert!(
-        required != "all" && !required.split(',').any(|name| name.trim() == tool),
-        "SLUICE_TEST_REQUIRE asks for {tool}, and it is not installed"
-    );
-    // Not the macro, whose output is shown only when a test fails.
-    let line = format!("SKIP: {tool} is not installed\n");
-    io::stderr().write_all(line.as_bytes()).unwrap();
-    false
+    programs.iter().all(|program| is_installed(program))
 }

@@ -1,18 +1,26 @@
 //! An authority on disk is used as it is or refused with the reason.
 
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyUsagePurpose, PKCS_ED25519};
 use tempfile::TempDir;
 use time::Duration;
 
 use super::*;
-use crate::authority::{Authority, AuthorityError, Lifetime};
+use crate::certificate_authority::{CertificateAuthority, CertificateAuthorityError, Lifetime};
+use crate::mint::Mint;
+use crate::subject::Subject;
 
 #[test]
 fn the_first_use_makes_it_and_the_next_finds_it() {
     let home = TempDir::new().unwrap();
     let directory = home.path().join("state/ca");
-    let first = Authority::in_directory(&directory, "run-1", Lifetime::default()).unwrap();
-    let second = Authority::in_directory(&directory, "run-2", Lifetime::default()).unwrap();
+    let first =
+        CertificateAuthority::in_directory(&directory, "run-1", Lifetime::default()).unwrap();
+    let second =
+        CertificateAuthority::in_directory(&directory, "run-2", Lifetime::default()).unwrap();
 
     assert_eq!(first.certificate(), second.certificate());
     assert_eq!(fs::read_to_string(directory.join("ca.pem")).unwrap(), first.pem());
@@ -29,9 +37,13 @@ fn gateways_that_start_together_share_one_authority() {
             .map(|n| {
                 let directory = &directory;
                 scope.spawn(move || {
-                    Authority::in_directory(directory, &format!("run-{n}"), Lifetime::default())
-                        .unwrap()
-                        .pem()
+                    CertificateAuthority::in_directory(
+                        directory,
+                        &format!("run-{n}"),
+                        Lifetime::default(),
+                    )
+                    .unwrap()
+                    .pem()
                 })
             })
             .collect();
@@ -142,7 +154,29 @@ fn an_authority_outside_its_time_is_refused() {
 #[test]
 fn an_authority_that_was_brought_is_used() {
     let home = brought(|p| p.distinguished_name.push(DnType::OrganizationName, "Acme"));
-    Authority::in_directory(home.path(), "run-1", Lifetime::default()).unwrap();
+    let brought_pem = fs::read(home.path().join("ca.pem")).unwrap();
+    let brought = CertificateDer::from_pem_slice(&brought_pem).unwrap();
+    let brought_key = KeyPair::from_pem(&fs::read_to_string(home.path().join("ca.key")).unwrap());
+
+    let authority =
+        CertificateAuthority::in_directory(home.path(), "run-1", Lifetime::default()).unwrap();
+    assert_eq!(*authority.certificate(), brought, "sandboxes are given what was brought");
+    assert_eq!(authority.issuer().key().public_key_raw(), brought_key.unwrap().public_key_raw());
+    assert_eq!(fs::read(home.path().join("ca.pem")).unwrap(), brought_pem, "nothing is rewritten");
+
+    // A leaf is signed with the key that was brought, in the name that was brought.
+    let mint = Mint::new(Arc::new(authority)).unwrap();
+    let leaf = mint.mint(&Subject::parse("a.test").unwrap(), SystemTime::now()).unwrap();
+    let [leaf] = leaf.certified().cert.as_slice() else { panic!("a leaf alone") };
+    let (_, leaf) = x509_parser::parse_x509_certificate(leaf).unwrap();
+    let (_, brought) = x509_parser::parse_x509_certificate(&brought).unwrap();
+    assert_eq!(leaf.issuer().as_raw(), brought.subject().as_raw());
+    let key = UnparsedPublicKey::new(
+        &ECDSA_P256_SHA256_ASN1,
+        &brought.public_key().subject_public_key.data,
+    );
+    let signature = &leaf.signature_value.data;
+    key.verify(leaf.tbs_certificate.as_ref(), signature).expect("signed with the brought key");
 }
 
 #[test]
@@ -168,7 +202,7 @@ fn a_subject_that_leaves_could_not_repeat_is_refused() {
 fn kept() -> TempDir {
     let home = TempDir::new().unwrap();
     close(&home);
-    Authority::in_directory(home.path(), "kept", Lifetime::default()).unwrap();
+    CertificateAuthority::in_directory(home.path(), "kept", Lifetime::default()).unwrap();
     home
 }
 
@@ -193,8 +227,8 @@ fn good() -> CertificateParams {
 
 #[track_caller]
 fn refusal(home: &TempDir) -> String {
-    match Authority::in_directory(home.path(), "run-1", Lifetime::default()) {
-        Err(AuthorityError::Directory(err)) => err.to_string(),
+    match CertificateAuthority::in_directory(home.path(), "run-1", Lifetime::default()) {
+        Err(CertificateAuthorityError::Directory(err)) => err.to_string(),
         other => panic!("not refused: {other:?}"),
     }
 }

@@ -13,7 +13,7 @@ use x509_parser::extensions::ParsedExtension;
 use x509_parser::oid_registry;
 
 use super::*;
-use crate::authority::Lifetime;
+use crate::certificate_authority::Lifetime;
 use crate::provider;
 
 #[test]
@@ -124,7 +124,7 @@ fn host() -> impl Strategy<Value = String> {
 }
 
 fn mint() -> Mint {
-    let authority = Authority::in_memory("test", Lifetime::default()).unwrap();
+    let authority = CertificateAuthority::in_memory("test", Lifetime::default()).unwrap();
     Mint::new(Arc::new(authority)).unwrap()
 }
 

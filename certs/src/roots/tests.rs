@@ -7,14 +7,14 @@ use rustls_pki_types::ServerName;
 use tempfile::TempDir;
 
 use super::*;
-use crate::authority::{Authority, Lifetime};
+use crate::certificate_authority::{CertificateAuthority, Lifetime};
 use crate::pem;
-use crate::serve::Serving;
+use crate::server_tls::Serving;
 use crate::subject::Subject;
 
 #[test]
 fn nothing_asked_for_is_an_error_not_a_default() {
-    let err = Upstream::load(&only(&[])).unwrap_err();
+    let err = UpstreamTls::load(&only(&[])).unwrap_err();
     assert_eq!(
         err.to_string(),
         "no upstream would be trusted: ask for `bundled` or `system` roots, or list files"
@@ -24,17 +24,17 @@ fn nothing_asked_for_is_an_error_not_a_default() {
 #[test]
 fn the_bundled_roots_are_many_and_files_add_to_them() {
     let home = TempDir::new().unwrap();
-    let bundled = Upstream::load(&Roots::default()).unwrap();
+    let bundled = UpstreamTls::load(&Roots::default()).unwrap();
     assert!(bundled.anchors() > 100, "{}", bundled.anchors());
 
     let files = vec![file(&home, "ca.pem", &authority().pem())];
-    let both = Upstream::load(&Roots { files, ..Roots::default() }).unwrap();
+    let both = UpstreamTls::load(&Roots { files, ..Roots::default() }).unwrap();
     assert_eq!(both.anchors(), bundled.anchors() + 1);
 }
 
 #[test]
 fn a_file_that_is_not_there_is_named() {
-    let err = Upstream::load(&only(&["/absent/ca.pem".into()])).unwrap_err();
+    let err = UpstreamTls::load(&only(&["/absent/ca.pem".into()])).unwrap_err();
     assert_eq!(err.to_string(), "cannot read roots from /absent/ca.pem");
     assert!(
         matches!(err, RootsError::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound)
@@ -45,7 +45,7 @@ fn a_file_that_is_not_there_is_named() {
 fn a_file_without_certificates_is_an_error() {
     let home = TempDir::new().unwrap();
     let empty = file(&home, "empty.pem", "# nothing yet\n");
-    let err = Upstream::load(&only(&[empty])).unwrap_err();
+    let err = UpstreamTls::load(&only(&[empty])).unwrap_err();
     assert!(err.to_string().ends_with("empty.pem holds no certificate in PEM"), "{err}");
 }
 
@@ -53,11 +53,11 @@ fn a_file_without_certificates_is_an_error() {
 fn a_file_with_a_broken_certificate_is_an_error_and_says_which() {
     let home = TempDir::new().unwrap();
     let text = [authority().pem(), pem::certificate(b"broken")].concat();
-    let err = Upstream::load(&only(&[file(&home, "two.pem", &text)])).unwrap_err();
+    let err = UpstreamTls::load(&only(&[file(&home, "two.pem", &text)])).unwrap_err();
     assert!(err.to_string().starts_with("certificate 2 of "), "{err}");
 
     let cut = authority().pem().replace("-----END", "----END");
-    let err = Upstream::load(&only(&[file(&home, "cut.pem", &cut)])).unwrap_err();
+    let err = UpstreamTls::load(&only(&[file(&home, "cut.pem", &cut)])).unwrap_err();
     assert!(err.to_string().ends_with("cut.pem is not PEM throughout"), "{err}");
 }
 
@@ -69,7 +69,7 @@ fn system_roots_are_not_taken_from_the_environment() {
     const NAME: &str = "roots::tests::system_roots_are_not_taken_from_the_environment";
     if std::env::var("SSL_CERT_FILE").is_ok_and(|path| path.ends_with("sandbox-ca.pem")) {
         let system = Roots { bundled: false, system: true, files: vec![] };
-        match Upstream::load(&system) {
+        match UpstreamTls::load(&system) {
             Ok(upstream) => assert!(upstream.anchors() > 1, "it trusts the sandbox's authority"),
             Err(err) => assert!(matches!(err, RootsError::NoSystemBundle), "{err}"),
         }
@@ -91,7 +91,7 @@ fn system_roots_are_not_taken_from_the_environment() {
 fn an_upstream_is_verified_against_exactly_these_roots() {
     let home = TempDir::new().unwrap();
     let (ours, theirs) = (Arc::new(authority()), Arc::new(authority()));
-    let upstream = Upstream::load(&only(&[file(&home, "ca.pem", &ours.pem())])).unwrap();
+    let upstream = UpstreamTls::load(&only(&[file(&home, "ca.pem", &ours.pem())])).unwrap();
 
     assert_eq!(connect(&upstream, &ours, "a.test", "a.test"), Ok(()));
 
@@ -104,7 +104,7 @@ fn an_upstream_is_verified_against_exactly_these_roots() {
 
 #[test]
 fn each_alpn_set_offers_what_it_names() {
-    let upstream = Upstream::load(&Roots::default()).unwrap();
+    let upstream = UpstreamTls::load(&Roots::default()).unwrap();
     for alpn in [Alpn::H2OrHttp1, Alpn::Http1, Alpn::None] {
         assert_eq!(upstream.config(alpn).alpn_protocols, alpn.protocols());
     }
@@ -112,8 +112,8 @@ fn each_alpn_set_offers_what_it_names() {
 
 /// A server that shows a leaf for `shown`, and our client that wants `wanted`.
 fn connect(
-    upstream: &Upstream,
-    authority: &Arc<Authority>,
+    upstream: &UpstreamTls,
+    authority: &Arc<CertificateAuthority>,
     shown: &str,
     wanted: &str,
 ) -> Result<(), String> {
@@ -144,8 +144,8 @@ fn connect(
     Ok(())
 }
 
-fn authority() -> Authority {
-    Authority::in_memory("test", Lifetime::default()).unwrap()
+fn authority() -> CertificateAuthority {
+    CertificateAuthority::in_memory("test", Lifetime::default()).unwrap()
 }
 
 fn only(files: &[PathBuf]) -> Roots {

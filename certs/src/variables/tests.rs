@@ -69,11 +69,13 @@ fn without_a_proxy_the_trust_stays_and_nothing_else_changes() {
 fn what_replaces_gets_the_bundle_and_what_appends_gets_our_authority_alone() {
     for variable in TABLE {
         match variable.kind {
-            Kind::Append => assert_eq!(variable.template, Template::CaPath, "{}", variable.name),
-            Kind::Replace => {
+            VariableKind::Append => {
+                assert_eq!(variable.template, Template::CaPath, "{}", variable.name)
+            }
+            VariableKind::Replace => {
                 assert_eq!(variable.template, Template::BundlePath, "{}", variable.name)
             }
-            Kind::Proxy | Kind::Store | Kind::Switch => assert!(
+            VariableKind::Proxy | VariableKind::Store | VariableKind::Switch => assert!(
                 !matches!(variable.template, Template::CaPath | Template::BundlePath),
                 "{}",
                 variable.name
@@ -91,7 +93,7 @@ fn what_somebody_chose_is_left_alone_and_reported() {
     assert!(environment.set.iter().all(|(name, _)| *name != "JAVA_TOOL_OPTIONS"));
     assert!(environment.unset.is_empty());
 
-    let reported: Vec<_> = environment.kept.iter().map(Kept::to_string).collect();
+    let reported: Vec<_> = environment.kept.iter().map(KeptVariable::to_string).collect();
     expect![[r#"
         `JAVA_TOOL_OPTIONS` is already set and was left alone; if the JVM, Maven and Gradle cannot connect, set it to `-Dhttp.proxyHost=10.9.0.1 -Dhttp.proxyPort=3128 -Dhttps.proxyHost=10.9.0.1 -Dhttps.proxyPort=3128 -Dhttp.nonProxyHosts=localhost|127.* -Djavax.net.ssl.trustStore=/etc/sluice/ca/truststore.p12 -Djavax.net.ssl.trustStoreType=PKCS12 -Djavax.net.ssl.trustStorePassword=changeit`
         `PIP_CERT` is already set and was left alone; if pip cannot connect, set it to `/etc/sluice/ca/bundle.pem`"#]].assert_eq(&reported.join("\n"));
@@ -103,8 +105,8 @@ fn a_proxy_at_an_ipv6_address_is_bracketed_in_its_url() {
     assert_eq!(proxy.to_string(), "http://[fd00::1]:3128");
 }
 
-fn places() -> Places {
-    Places::under("/etc/sluice/ca")
+fn places() -> KitPaths {
+    KitPaths::under("/etc/sluice/ca")
 }
 
 fn gateway() -> Proxy {

@@ -12,17 +12,20 @@
 #![expect(clippy::unwrap_used, reason = "this whole program is a test")]
 
 mod server;
+#[path = "../../../tests/src/skip.rs"]
+mod skip;
 mod tool;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use certs::variables::{self, Places};
-use certs::{Authority, Kit, Lifetime, Roots};
+use certs::variables::{self, KitPaths};
+use certs::{CertificateAuthority, Lifetime, Roots, TrustKit};
 use tempfile::TempDir;
 
 use crate::server::{COMMIT, PAGE, Server};
-use crate::tool::{Outcome, Tool, is_importable, is_installed};
+use crate::skip::is_installed;
+use crate::tool::{Outcome, Tool, is_importable};
 
 #[test]
 fn curl_trusts_the_gateway_by_its_variables() {
@@ -235,7 +238,7 @@ fn url(port: u16) -> String {
 /// A kit, and the servers it should and should not make a tool trust.
 struct World {
     home: TempDir,
-    kit: Kit,
+    kit: TrustKit,
     good: Server,
     foreign: Server,
     misnamed: Server,
@@ -244,9 +247,11 @@ struct World {
 impl World {
     fn new() -> Self {
         let home = TempDir::new().unwrap();
-        let ours = Arc::new(Authority::in_memory("real-tools", Lifetime::default()).unwrap());
-        let other = Arc::new(Authority::in_memory("other", Lifetime::default()).unwrap());
-        let kit = Kit::write(&home.path().join("ca"), ours.certificate(), &Roots::default());
+        let ours =
+            Arc::new(CertificateAuthority::in_memory("real-tools", Lifetime::default()).unwrap());
+        let other =
+            Arc::new(CertificateAuthority::in_memory("other", Lifetime::default()).unwrap());
+        let kit = TrustKit::write(&home.path().join("ca"), ours.certificate(), &Roots::default());
         Self {
             kit: kit.unwrap(),
             good: Server::start(&ours, "localhost"),
@@ -262,7 +267,7 @@ impl World {
 
     /// A tool in the environment that a sandbox without a proxy gives it.
     fn tool(&self, program: &str) -> Tool {
-        let places = Places::under(self.kit.ca.parent().unwrap());
+        let places = KitPaths::under(self.kit.ca.parent().unwrap());
         Tool::new(program, self.home()).envs(&variables::environment(&places, None).set)
     }
 

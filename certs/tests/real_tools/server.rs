@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use certs::{Alpn, Authority, Serving, Subject};
+use certs::{Alpn, CertificateAuthority, Serving, Subject};
 use rustls::{ServerConfig, ServerConnection, Stream};
 
 /// What every page says, so that a tool can prove it read one.
@@ -24,7 +24,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// Shows a leaf of `authority` for `host`, whoever asks for whatever.
-    pub(crate) fn start(authority: &Arc<Authority>, host: &str) -> Self {
+    pub(crate) fn start(authority: &Arc<CertificateAuthority>, host: &str) -> Self {
         let serving = Serving::new(Arc::clone(authority)).unwrap();
         let config = serving.config(&Subject::parse(host).unwrap(), Alpn::Http1).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,10 +1,12 @@
-//! Running somebody else's program, or saying loudly that it is not here.
+//! Runs other people's programs with a deadline.
 
 use std::env;
 use std::ffi::OsStr;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+use crate::skip::{is_installed, skip};
 
 /// How a tool ended and what it said.
 #[derive(Debug)]
@@ -73,32 +75,15 @@ impl Tool {
     }
 }
 
-/// Whether a program is in `PATH`; if not, the test says so and ends.
-pub(crate) fn is_installed(program: &str) -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let found = env::split_paths(&path).any(|folder| folder.join(program).is_file());
-    found || skip(program)
-}
-
 /// Whether a Python module can be imported; if not, the test says so and ends.
 pub(crate) fn is_importable(module: &str, home: &Path) -> bool {
-    is_installed("python3")
-        && (Tool::new("python3", home).args(["-c", &format!("import {module}")]).run().success
-            || skip(module))
-}
-
-/// Says that a tool is missing, where it is seen, and returns `false`.
-///
-/// `SLUICE_TEST_REQUIRE` lists tools whose absence is a failure, by comma, or
-/// is `all`: a machine that is meant to have them must not skip in silence.
-fn skip(tool: &str) -> bool {
-    let required = env::var("SLUICE_TEST_REQUIRE").unwrap_or_default();
-    assert!(
-        required != "all" && !required.split(',').any(|name| name.trim() == tool),
-        "SLUICE_TEST_REQUIRE asks for {tool}, and it is not installed"
-    );
-    // Not the macro, whose output is shown only when a test fails.
-    let line = format!("SKIP: {tool} is not installed\n");
-    io::stderr().write_all(line.as_bytes()).unwrap();
-    false
+    if !is_installed("python3") {
+        return false;
+    }
+    let imports =
+        Tool::new("python3", home).args(["-c", &format!("import {module}")]).run().success;
+    if !imports {
+        skip(module);
+    }
+    imports
 }

@@ -24,14 +24,14 @@ fn connection(stage: &Stage, host: &str) -> (ConnectionContext, ConnectionRecord
     let to = Destination { host: HostName::parse(host).unwrap().into(), port: 443 };
     let permit = admit(&stage.gateway, &to).unwrap().permit;
     let (gateway, scheme) = (&stage.gateway, Scheme::Https);
-    (ConnectionContext::admitted(&permit, gateway, scheme, to, &record), record)
+    (ConnectionContext::new(Ok(&permit), gateway, scheme, to, &record), record)
 }
 
 async fn ask(context: &ConnectionContext, method: &str, path: &str) {
     let mut headers = Fields::default();
     let host = format!("Host: {}\r\n", context.authority);
     headers.read(host.as_bytes(), 16).unwrap();
-    let asked = Asked {
+    let asked = RawRequest {
         method: method.as_bytes(),
         target: path.as_bytes(),
         authority: None,

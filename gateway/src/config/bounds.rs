@@ -34,7 +34,7 @@ impl LimitsSection {
             requests_per_minute: self.requests_per_minute.map(|count| count.0),
             connections: self.connections.map_or(usual.connections, |count| count.0),
             header_bytes: self.header_bytes.map_or(usual.header_bytes, |bytes| bytes.0),
-            headers: self.headers.map_or(usual.headers, |count| count.0.min(MOST_HEADERS) as usize),
+            headers: self.headers.map_or(usual.headers, |count| count.0.min(MAX_HEADERS) as usize),
             opening: self.opening.map_or(usual.opening, Span::get),
             header: self.header.map_or(usual.header, Span::get),
             idle: self.idle.map_or(usual.idle, Span::get),
@@ -46,7 +46,7 @@ impl LimitsSection {
 }
 
 /// What fits into the largest head.
-const MOST_HEADERS: u32 = 64 * 1024;
+const MAX_HEADERS: u32 = 64 * 1024;
 
 /// A head is held in memory while it is read, so its size has bounds of its own.
 #[derive(Clone, Copy, Debug, serde::Deserialize)]

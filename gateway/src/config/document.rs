@@ -98,7 +98,7 @@ pub enum Topology {
     /// The sandbox's network and another one. A kernel that forwards packets
     /// would carry them past the gateway, so such a gateway does not start.
     DualHomed,
-    /// Nothing: its sockets stand on loopback, or were planted by whoever
+    /// Nothing: its sockets stand on loopback, or were opened by whoever
     /// started it. There is nothing to route.
     Host,
 }

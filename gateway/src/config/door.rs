@@ -1,5 +1,4 @@
-//! Where a listener comes from: an address to bind, or a socket that whoever
-//! started us has bound already.
+//! Where a listener comes from: an address to bind, or an inherited socket.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -22,7 +21,7 @@ pub enum Fd {
 }
 
 impl Door {
-    /// Only this machine, or only whoever was handed the socket, can knock.
+    /// Whether only this machine, or the holder of an inherited socket, can connect.
     pub(super) fn is_on_this_host(&self) -> bool {
         match self {
             Self::Address(address) => address.ip().is_loopback(),
@@ -32,7 +31,7 @@ impl Door {
 
     /// Whether the address it listens on can be the answer to every name. An
     /// inherited socket is asked when it is taken over.
-    pub(super) fn says_itself(&self) -> bool {
+    pub(super) fn has_own_ipv4(&self) -> bool {
         match self {
             Self::Address(address) => match address.ip() {
                 IpAddr::V4(address) => !address.is_unspecified(),

@@ -1,33 +1,32 @@
-//! Values that the command line gives and the settings only name.
+//! Values of the command line for `${NAME}` in the settings.
 //!
-//! The addresses of a container's networks are known to whoever makes them, not
-//! to whoever writes the settings: `${inside}:3128` in the file and
-//! `--set inside=10.89.0.2` beside it keep one file good for every sandbox. They
-//! come from the command line alone, never from the environment, and hold
-//! nothing that could change what the file around them means.
+//! The addresses of a container's networks are not known when the settings are
+//! written: with `${inside}:3128` in the file and `--set inside=10.89.0.2` one file
+//! serves every sandbox. Values come from the command line alone, never from the
+//! environment, and cannot hold what would change the meaning of the file.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
 /// `NAME=VALUE`, as `--set` takes it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Given {
+pub struct SettingValue {
     name: String,
     value: String,
 }
 
-/// What cannot be given.
+/// Why `--set` is refused.
 #[derive(Debug, Eq, PartialEq, thiserror::Error)]
 #[error("`{written}` gives no value; write NAME=VALUE, with letters, digits and any of `.:_/-`")]
-pub struct NotGiven {
+pub struct SettingValueError {
     written: String,
 }
 
-impl FromStr for Given {
-    type Err = NotGiven;
+impl FromStr for SettingValue {
+    type Err = SettingValueError;
 
-    fn from_str(written: &str) -> Result<Self, NotGiven> {
-        let wrong = || NotGiven { written: written.to_owned() };
+    fn from_str(written: &str) -> Result<Self, SettingValueError> {
+        let wrong = || SettingValueError { written: written.to_owned() };
         let (name, value) = written.split_once('=').ok_or_else(wrong)?;
         let harmless = |c: char| c.is_ascii_alphanumeric() || ".:_/-".contains(c);
         if is_name(name) && !value.is_empty() && value.chars().all(harmless) {
@@ -39,14 +38,14 @@ impl FromStr for Given {
 }
 
 /// `text` with every `${NAME}` filled in; or the first name that nobody gave.
-pub(super) fn fill(text: &str, given: &[Given]) -> Result<String, String> {
+pub(super) fn fill(text: &str, given: &[SettingValue]) -> Result<String, String> {
     let given: BTreeMap<&str, &str> =
         given.iter().map(|given| (given.name.as_str(), given.value.as_str())).collect();
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
         filled.push_str(before);
-        // What is no name of ours is none of our business: the file says it.
+        // What is not a name stays as it is written.
         let named = after.split_once('}').filter(|(name, _)| is_name(name));
         let Some((name, after)) = named else {
             filled.push_str("${");
@@ -68,7 +67,7 @@ fn is_name(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn given(written: &[&str]) -> Vec<Given> {
+    fn given(written: &[&str]) -> Vec<SettingValue> {
         written.iter().map(|written| written.parse().unwrap()).collect()
     }
 
@@ -89,7 +88,7 @@ mod tests {
         for written in
             ["a", "a=", "=b", "a=b c", "a=b\nc", "a=}", "a=${b}", "a b=c", "a='b'", "a=#"]
         {
-            assert!(written.parse::<Given>().is_err(), "{written:?}");
+            assert!(written.parse::<SettingValue>().is_err(), "{written:?}");
         }
         // And what is filled in is not filled again.
         assert_eq!(fill("${a}", &given(&["a=b"])).unwrap(), "b");

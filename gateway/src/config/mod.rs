@@ -25,13 +25,13 @@ use std::{env, fs, io, path};
 use policies::yaml::{self, Spanned};
 use policies::{HostPattern, Problems, Registries, Source};
 
-use crate::dial::Settings;
+use crate::dial::UpstreamSettings;
 use crate::limits::Bounds;
 pub use authority::Ca;
 pub use document::Topology;
 use document::{AnswerAddress, Document, FilePath};
 pub use door::{Door, Fd};
-pub use given::{Given, NotGiven};
+pub use given::{SettingValue, SettingValueError};
 
 /// What the gateway runs on.
 #[derive(Debug)]
@@ -52,19 +52,19 @@ pub struct Config {
     pub origin: audit::Origin,
     pub topology: Topology,
     pub listen: Listen,
-    pub dns: Dns,
+    pub dns: DnsSettings,
     /// The control socket.
     pub control: PathBuf,
     /// The directory of the audit log.
     pub audit: PathBuf,
     pub ca: Ca,
     /// The directory into which the trust kit is written at the start, for a
-    /// sandbox that nobody else hands it to.
+    /// sandbox to which no runner hands it.
     pub trust_kit: Option<PathBuf>,
     pub limits: Bounds,
     /// How many threads serve connections, the caller's included.
     pub workers: usize,
-    pub(crate) upstream: Settings,
+    pub(crate) upstream: UpstreamSettings,
 }
 
 /// Where the sandbox is listened for, by way in.
@@ -85,7 +85,7 @@ impl Listen {
 
 /// How names are answered. Where is [`Listen::dns`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Dns {
+pub struct DnsSettings {
     /// The address every name gets; the one that was asked if left out.
     pub answer: Option<Ipv4Addr>,
     /// How long the sandbox may believe it.
@@ -103,7 +103,7 @@ pub enum ConfigError {
     NotGiven { path: PathBuf, name: String },
     #[error("cannot read {}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("{} is larger than {MOST_BYTES} bytes, which no settings are", path.display())]
+    #[error("{} is larger than {MAX_SETTINGS_BYTES} bytes, which no settings are", path.display())]
     TooLarge { path: PathBuf },
 }
 
@@ -113,12 +113,12 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
 }
 
 /// The same, with values for what the file only names.
-pub fn load_with(path: &Path, given: &[Given]) -> Result<Config, ConfigError> {
+pub fn load_with(path: &Path, given: &[SettingValue]) -> Result<Config, ConfigError> {
     let cannot = |source| ConfigError::Read { path: path.to_owned(), source };
     let mut text = String::new();
     let file = fs::File::open(path).map_err(cannot)?;
-    file.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(cannot)?;
-    if text.len() as u64 > MOST_BYTES {
+    file.take(MAX_SETTINGS_BYTES + 1).read_to_string(&mut text).map_err(cannot)?;
+    if text.len() as u64 > MAX_SETTINGS_BYTES {
         return Err(ConfigError::TooLarge { path: path.to_owned() });
     }
     let text = given::fill(&text, given)
@@ -158,7 +158,7 @@ fn resolve(document: Document, source: &Source, base: &Path) -> Result<Config, P
     let answer = dns.answer.map(|AnswerAddress(address)| address);
     let listen = listen.map(|Spanned { at, value }| {
         let listen = value.resolve();
-        if let Err((path, message)) = judge(&listen, answer) {
+        if let Err((path, message)) = check_listeners(&listen, answer) {
             problems.push(source.problem(at, path, message));
         }
         listen
@@ -200,10 +200,12 @@ fn resolve(document: Document, source: &Source, base: &Path) -> Result<Config, P
         origin: origin.resolve(),
         topology: topology.unwrap_or_else(|| topology_of(&listen)),
         listen,
-        dns: Dns {
+        dns: DnsSettings {
             answer,
-            ttl: dns.ttl.map_or(DNS_TTL, policies::Span::get),
-            queries_per_second: dns.queries_per_second.map_or(DNS_QUERIES, |count| count.0),
+            ttl: dns.ttl.map_or(DEFAULT_DNS_TTL, policies::Span::get),
+            queries_per_second: dns
+                .queries_per_second
+                .map_or(DEFAULT_DNS_QUERIES_PER_SECOND, |count| count.0),
         },
         control: base.join(control),
         audit: base.join(audit),
@@ -216,13 +218,16 @@ fn resolve(document: Document, source: &Source, base: &Path) -> Result<Config, P
 }
 
 /// What is wrong with the listeners together, and where that is written.
-fn judge(listen: &Listen, answer: Option<Ipv4Addr>) -> Result<(), (&'static str, String)> {
+fn check_listeners(
+    listen: &Listen,
+    answer: Option<Ipv4Addr>,
+) -> Result<(), (&'static str, String)> {
     if listen.doors().next().is_none() {
         let message = "nothing would listen; name at least one of `proxy`, `socks`, `http`, \
                        `https`, `dns`";
         return Err(("listen", message.to_owned()));
     }
-    match listen.dns.iter().find(|door| answer.is_none() && !door.says_itself()) {
+    match listen.dns.iter().find(|door| answer.is_none() && !door.has_own_ipv4()) {
         None => Ok(()),
         Some(door) => Err((
             "listen.dns",
@@ -240,12 +245,12 @@ fn topology_of(listen: &Listen) -> Topology {
     if listen.doors().all(Door::is_on_this_host) { Topology::Host } else { Topology::DualHomed }
 }
 
-const MOST_BYTES: u64 = 1024 * 1024;
+const MAX_SETTINGS_BYTES: u64 = 1024 * 1024;
 /// Long enough for a program to use what it asked for, short enough that a
 /// gateway that moved is found again.
-const DNS_TTL: Duration = Duration::from_secs(5);
+const DEFAULT_DNS_TTL: Duration = Duration::from_secs(5);
 /// A busy package manager asks for dozens of names a second.
-const DNS_QUERIES: u32 = 200;
+const DEFAULT_DNS_QUERIES_PER_SECOND: u32 = 200;
 
 #[cfg(test)]
 mod tests;

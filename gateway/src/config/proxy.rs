@@ -48,8 +48,8 @@ impl TryFrom<String> for WrittenProxy {
 
 impl<'de> Deserialize<'de> for ProxySection {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct V;
-        impl<'de> Visitor<'de> for V {
+        struct ProxyVisitor;
+        impl<'de> Visitor<'de> for ProxyVisitor {
             type Value = ProxySection;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,7 +67,7 @@ impl<'de> Deserialize<'de> for ProxySection {
                 Ok(ProxySection { address, user, password })
             }
         }
-        deserializer.deserialize_any(V)
+        deserializer.deserialize_any(ProxyVisitor)
     }
 }
 

@@ -10,13 +10,13 @@ use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 
 use super::document::FilePath;
 use super::proxy::{Env, ProxySection};
-use crate::dial::{Pin, Pins, Servers, Settings, Timeouts};
+use crate::dial::{NameServers, Pin, Pins, Timeouts, UpstreamSettings};
 
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct UpstreamSection {
     roots: RootsSection,
-    resolver: Resolver,
+    resolver: ResolverSection,
     hosts: BTreeMap<PinnedName, WrittenPin>,
     proxy: Option<ProxySection>,
     timeouts: TimeoutsSection,
@@ -46,10 +46,10 @@ impl UpstreamSection {
         base: &Path,
         env: Env<'_>,
         problems: &mut Problems,
-    ) -> Settings {
+    ) -> UpstreamSettings {
         let Self { roots, resolver, hosts, proxy, timeouts } = self;
         let usual = Timeouts::default();
-        Settings {
+        UpstreamSettings {
             roots: roots.resolve(base),
             resolver: resolver.0,
             hosts: pins(hosts),
@@ -59,7 +59,7 @@ impl UpstreamSection {
                 connect: timeouts.connect.map_or(usual.connect, Span::get),
                 handshake: timeouts.handshake.map_or(usual.handshake, Span::get),
             },
-            ..Settings::default()
+            ..UpstreamSettings::default()
         }
     }
 }
@@ -77,28 +77,28 @@ impl RootsSection {
 
 /// `system`, or the servers to ask.
 #[derive(Debug, Default)]
-struct Resolver(Servers);
+struct ResolverSection(NameServers);
 
-impl<'de> Deserialize<'de> for Resolver {
+impl<'de> Deserialize<'de> for ResolverSection {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct V;
-        impl<'de> Visitor<'de> for V {
-            type Value = Resolver;
+        struct ResolverVisitor;
+        impl<'de> Visitor<'de> for ResolverVisitor {
+            type Value = ResolverSection;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("`system`, or a list of addresses such as `[192.0.2.53]`")
             }
 
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Resolver, E> {
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ResolverSection, E> {
                 match text {
-                    "system" => Ok(Resolver(Servers::System)),
+                    "system" => Ok(ResolverSection(NameServers::System)),
                     _ => Err(E::custom(format!(
                         "`{text}` is not `system`; write addresses as a list"
                     ))),
                 }
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Resolver, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<ResolverSection, A::Error> {
                 let mut servers = Vec::new();
                 while let Some(ServerAddress(server)) = seq.next_element()? {
                     servers.push(server);
@@ -108,10 +108,10 @@ impl<'de> Deserialize<'de> for Resolver {
                         "without a server no name can be found; write `system` or name one",
                     ));
                 }
-                Ok(Resolver(Servers::These(servers)))
+                Ok(ResolverSection(NameServers::These(servers)))
             }
         }
-        deserializer.deserialize_any(V)
+        deserializer.deserialize_any(ResolverVisitor)
     }
 }
 

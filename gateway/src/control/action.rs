@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use audit::{Operator, PolicyLoaded, PolicyRefused, Text, Unavailable};
+use audit::{ErrorChain, Operator, PolicyRefused, Text, Unavailable};
 use tokio::sync::{Mutex, watch};
 use tokio::task;
 use tracing::{info, warn};
@@ -15,16 +15,16 @@ use tracing::{info, warn};
 use super::error::ActionError;
 use super::status::{AuditStatus, Counts, Holds, Listening, PolicyStatus, Reloaded, Status};
 use crate::gateway::Gateway;
-use crate::metrics::Standing;
+use crate::metrics::GaugeValues;
 use crate::phase::{Phase, Phases};
 use crate::policy_file::{PolicyError, PolicyFile, ReadPolicy};
 
-/// A request from an operator, parsed and from somebody who may ask.
+/// A parsed request from an operator who is allowed to make it.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Action {
     /// The certificate that the sandbox is to trust.
     CaCertificate,
-    /// Lets nobody in any more, and ends when everybody has left.
+    /// Stops accepting, and ends when every connection has ended.
     Drain,
     /// The requests that wait for a person.
     Holds,
@@ -45,7 +45,7 @@ pub(crate) enum Caller {
 
 /// What an action comes to.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum ActionReply {
     CaCertificate(String),
     Draining,
     Holds(Holds),
@@ -105,33 +105,39 @@ impl Controller {
     ///
     /// The match has no `_` arm on purpose: a new action must say here what it
     /// does.
-    pub(crate) async fn handle(&self, action: Action, by: Caller) -> Result<Answer, ActionError> {
+    pub(crate) async fn handle(
+        &self,
+        action: Action,
+        by: Caller,
+    ) -> Result<ActionReply, ActionError> {
         match action {
-            Action::CaCertificate => Ok(Answer::CaCertificate(self.gateway.tls.authority().pem())),
+            Action::CaCertificate => {
+                Ok(ActionReply::CaCertificate(self.gateway.tls.authority().pem()))
+            }
             Action::Drain => self.drain(by).await,
-            Action::Holds => Ok(Answer::Holds(Holds::default())),
-            Action::Metrics => Ok(Answer::Metrics(self.metrics())),
+            Action::Holds => Ok(ActionReply::Holds(Holds::default())),
+            Action::Metrics => Ok(ActionReply::Metrics(self.metrics())),
             Action::Reload { text } => self.reload(text, by).await,
-            Action::Status => Ok(Answer::Status(Box::new(self.status()))),
+            Action::Status => Ok(ActionReply::Status(Box::new(self.status()))),
         }
     }
 
     /// Asking twice changes nothing, so only the first is recorded.
-    async fn drain(&self, by: Caller) -> Result<Answer, ActionError> {
+    async fn drain(&self, by: Caller) -> Result<ActionReply, ActionError> {
         if self.is_draining() {
-            return Ok(Answer::Draining);
+            return Ok(ActionReply::Draining);
         }
         // A log that failed must not keep anyone from stopping the gateway.
         if let Err(err) = self.note("drain", by, None).await {
             warn!(%err, "stopping, and it cannot be recorded");
         }
         self.advance(Phase::Draining);
-        Ok(Answer::Draining)
+        Ok(ActionReply::Draining)
     }
 
     /// Reads, records, and only then swaps. Whatever goes wrong, the policy
     /// before it stays.
-    async fn reload(&self, text: Option<String>, by: Caller) -> Result<Answer, ActionError> {
+    async fn reload(&self, text: Option<String>, by: Caller) -> Result<ActionReply, ActionError> {
         let _one_at_a_time = self.reloading.lock().await;
         if self.is_draining() {
             return Err(ActionError::Draining);
@@ -149,19 +155,13 @@ impl Controller {
         };
         self.note("reload", by, None).await?;
         let before = self.gateway.policy.load().hash.clone();
-        let ReadPolicy { policy, hash } = read;
-        let loaded = PolicyLoaded {
-            hash: hash.as_str().into(),
-            name: Some((&*policy.name).into()),
-            file: Some(source.as_str().into()),
-            rules: policy.rules().count() as u64,
-            replaced: Some(before),
-        };
+        let loaded = read.loaded(source.as_str().into(), Some(before));
         self.gateway.log.record_safely(loaded).await?;
+        let ReadPolicy { policy, hash } = read;
         let name = policy.name.to_string();
         let generation = self.gateway.load_policy(policy, hash.as_str());
         info!(policy = %name, %hash, generation, "policy loaded");
-        Ok(Answer::Reloaded(Reloaded { name, hash, generation }))
+        Ok(ActionReply::Reloaded(Reloaded { name, hash, generation }))
     }
 
     async fn read(&self, source: &str, text: Option<String>) -> Result<ReadPolicy, PolicyError> {
@@ -186,12 +186,7 @@ impl Controller {
         err: &PolicyError,
         by: Caller,
     ) -> Result<(), Unavailable> {
-        let text = match err {
-            PolicyError::Read { source, .. } => format!("{err}: {source}"),
-            PolicyError::Beyond(_) | PolicyError::Problems(_) | PolicyError::TooLarge { .. } => {
-                err.to_string()
-            }
-        };
+        let text = ErrorChain(err).to_string();
         // One line: the rest is in the answer and in the record.
         let first = text.lines().next().unwrap_or_default();
         warn!(source, problem = first, "the policy was refused; the one before it stays");
@@ -204,7 +199,7 @@ impl Controller {
         self.note("reload", by, Some("the policy was refused")).await
     }
 
-    /// Records that somebody did something, or was not let do it.
+    /// Records an operator's action, also when it was refused.
     async fn note(
         &self,
         action: &'static str,
@@ -220,8 +215,8 @@ impl Controller {
         self.gateway.log.record_safely(operator).await.map(|_| ())
     }
 
-    /// Records that somebody called who may not.
-    pub(crate) fn turned_away(&self, uid: u32) {
+    /// Records a caller who is not allowed to ask.
+    pub(crate) fn record_rejected_caller(&self, uid: u32) {
         warn!(uid, "somebody else called at the control socket");
         let operator = Operator {
             action: Text::constant("connect"),
@@ -273,7 +268,7 @@ impl Controller {
     fn metrics(&self) -> String {
         let health = self.gateway.log.health();
         let limits = &self.gateway.limits;
-        self.gateway.metrics.encode(Standing {
+        self.gateway.metrics.encode(GaugeValues {
             open_connections: limits.open_connections(),
             uploaded: limits.uploaded(),
             downloaded: limits.downloaded(),

@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
-use super::status::{Holds, Refused, Reloaded, Status, WrittenProblem};
+use super::status::{Holds, RefusedAction, Reloaded, Status, WrittenProblem};
 
 /// A gateway's control socket, seen from outside. Each question is a connection
 /// of its own.
@@ -57,7 +57,7 @@ impl Client {
         read_json(&self.ask(Method::POST, "/reload", body).await?)
     }
 
-    /// Asks the gateway to stop once everybody has left.
+    /// Asks the gateway to stop once every connection has ended.
     pub async fn drain(&self) -> Result<(), ClientError> {
         self.ask(Method::POST, "/drain", Bytes::new()).await.map(|_| ())
     }
@@ -92,7 +92,7 @@ impl Client {
         let exchange = async {
             let response = sender.send_request(request).await.map_err(garbled)?;
             let status = response.status();
-            let body = Limited::new(response.into_body(), MOST_BYTES).collect().await;
+            let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
             Ok((status, body.map_err(ClientError::Garbled)?.to_bytes()))
         };
         // The connection has to be driven, and ends with the exchange.
@@ -106,7 +106,7 @@ impl Client {
 
 fn refused(status: StatusCode, body: &[u8]) -> ClientError {
     match serde_json::from_slice(body) {
-        Ok(Refused { code, detail, problems }) => {
+        Ok(RefusedAction { code, detail, problems }) => {
             ClientError::Refused { status: status.as_u16(), code, detail, problems }
         }
         Err(err) => garbled(err),
@@ -126,4 +126,4 @@ fn garbled(err: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ClientEr
 }
 
 /// Metrics are the longest answer, and their series are bounded.
-const MOST_BYTES: usize = 16 * 1024 * 1024;
+const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;

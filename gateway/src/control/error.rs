@@ -1,6 +1,6 @@
 //! Why an action was not carried out, and how the caller is told.
 
-use audit::Unavailable;
+use audit::{ErrorChain, Unavailable};
 
 use super::status::WrittenProblem;
 use crate::policy_file::PolicyError;
@@ -10,7 +10,7 @@ use crate::policy_file::PolicyError;
 pub(crate) enum ActionError {
     #[error("the gateway is stopping, and takes no policy any more")]
     Draining,
-    #[error("the policy was refused, and the one before it stays: {}", in_short(.0))]
+    #[error("the policy was refused, and the one before it stays: {}", summary(.0))]
     Policy(#[from] PolicyError),
     #[error("what cannot be recorded is not done: {0}")]
     Unrecorded(#[from] Unavailable),
@@ -18,7 +18,7 @@ pub(crate) enum ActionError {
 
 impl ActionError {
     /// A stable code, and the status it is sent with.
-    pub(super) fn told(&self) -> (u16, &'static str) {
+    pub(super) fn status_and_code(&self) -> (u16, &'static str) {
         match self {
             Self::Draining => (409, "draining"),
             Self::Policy(_) => (422, "policy_refused"),
@@ -36,7 +36,7 @@ impl ActionError {
                 beyond.iter().map(|one| WrittenProblem::whole(one.to_string())).collect()
             }
             Self::Policy(other @ (PolicyError::Read { .. } | PolicyError::TooLarge { .. })) => {
-                vec![WrittenProblem::whole(with_cause(other))]
+                vec![WrittenProblem::whole(ErrorChain(other).to_string())]
             }
             Self::Draining | Self::Unrecorded(_) => Vec::new(),
         }
@@ -44,18 +44,13 @@ impl ActionError {
 }
 
 /// Without the problems themselves, which stand beside it.
-fn in_short(err: &PolicyError) -> String {
+fn summary(err: &PolicyError) -> String {
     let count = match err {
         PolicyError::Beyond(beyond) => beyond.len(),
         PolicyError::Problems(problems) => problems.len(),
-        PolicyError::Read { .. } | PolicyError::TooLarge { .. } => return with_cause(err),
+        PolicyError::Read { .. } | PolicyError::TooLarge { .. } => {
+            return ErrorChain(err).to_string();
+        }
     };
     if count == 1 { "it has 1 problem".to_owned() } else { format!("it has {count} problems") }
-}
-
-fn with_cause(err: &dyn std::error::Error) -> String {
-    match err.source() {
-        Some(cause) => format!("{err}: {cause}"),
-        None => err.to_string(),
-    }
 }

@@ -19,41 +19,41 @@ use tokio::sync::Semaphore;
 use tokio::time;
 use tracing::debug;
 
-use super::action::{Action, Answer, Caller, Controller};
+use super::action::{Action, ActionReply, Caller, Controller};
 use super::error::ActionError;
 use super::socket::ControlSocket;
-use super::status::Refused;
+use super::status::RefusedAction;
 use crate::listen::back_off;
 use crate::policy_file;
 
 /// Answers callers, for ever.
 pub(crate) async fn serve(socket: ControlSocket, controller: Arc<Controller>) {
-    let room = Arc::new(Semaphore::new(MOST_CALLERS));
+    let room = Arc::new(Semaphore::new(MAX_CALLERS));
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         match socket.accept().await {
             Ok(Ok((stream, uid))) => {
                 let controller = Arc::clone(&controller);
                 tokio::spawn(async move {
-                    converse(stream, Caller::Peer { uid }, controller).await;
+                    serve_connection(stream, Caller::Peer { uid }, controller).await;
                     drop(permit);
                 });
             }
-            Ok(Err(uid)) => controller.turned_away(uid),
+            Ok(Err(uid)) => controller.record_rejected_caller(uid),
             Err(err) => back_off("control", &err).await,
         }
     }
 }
 
-async fn converse(stream: UnixStream, by: Caller, controller: Arc<Controller>) {
+async fn serve_connection(stream: UnixStream, by: Caller, controller: Arc<Controller>) {
     let service = service_fn(|request| {
         let controller = Arc::clone(&controller);
         async move { Ok::<_, Infallible>(respond(request, by, &controller).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
-        .max_buf_size(MOST_HEAD)
+        .header_read_timeout(REQUEST_TIMEOUT)
+        .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     if let Err(err) = connection.await {
         debug!(%err, "a caller left early");
@@ -66,8 +66,8 @@ async fn respond(
     controller: &Controller,
 ) -> Response<Full<Bytes>> {
     let (parts, body) = request.into_parts();
-    let body = Limited::new(body, policy_file::MOST_BYTES as usize).collect();
-    let body = match time::timeout(PATIENCE, body).await {
+    let body = Limited::new(body, policy_file::MAX_POLICY_BYTES as usize).collect();
+    let body = match time::timeout(REQUEST_TIMEOUT, body).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(err)) => return refused(StatusCode::BAD_REQUEST, "bad_body", err),
         Err(_) => return refused(StatusCode::REQUEST_TIMEOUT, "bad_body", "the body did not come"),
@@ -77,8 +77,8 @@ async fn respond(
         Err(NotAnAction { status, code, detail }) => return refused(status, code, detail),
     };
     match controller.handle(action, by).await {
-        Ok(answer) => told(answer),
-        Err(err) => not_done(&err),
+        Ok(answer) => response(answer),
+        Err(err) => error_response(&err),
     }
 }
 
@@ -119,38 +119,40 @@ fn parse(method: &Method, path: &str, body: &[u8]) -> Result<Action, NotAnAction
     }
 }
 
-fn told(answer: Answer) -> Response<Full<Bytes>> {
+fn response(answer: ActionReply) -> Response<Full<Bytes>> {
     match answer {
-        Answer::CaCertificate(pem) => text(pem, "application/x-pem-file"),
-        Answer::Draining => json(StatusCode::ACCEPTED, &serde_json::json!({ "draining": true })),
-        Answer::Holds(holds) => json(StatusCode::OK, &holds),
-        Answer::Metrics(metrics) => {
+        ActionReply::CaCertificate(pem) => text(pem, "application/x-pem-file"),
+        ActionReply::Draining => {
+            json(StatusCode::ACCEPTED, &serde_json::json!({ "draining": true }))
+        }
+        ActionReply::Holds(holds) => json(StatusCode::OK, &holds),
+        ActionReply::Metrics(metrics) => {
             text(metrics, "application/openmetrics-text; version=1.0.0; charset=utf-8")
         }
-        Answer::Reloaded(reloaded) => json(StatusCode::OK, &reloaded),
-        Answer::Status(status) => json(StatusCode::OK, &*status),
+        ActionReply::Reloaded(reloaded) => json(StatusCode::OK, &reloaded),
+        ActionReply::Status(status) => json(StatusCode::OK, &*status),
     }
 }
 
-fn not_done(err: &ActionError) -> Response<Full<Bytes>> {
-    let (status, code) = err.told();
+fn error_response(err: &ActionError) -> Response<Full<Bytes>> {
+    let (status, code) = err.status_and_code();
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let detail = err.to_string();
-    json(status, &Refused { code: code.to_owned(), detail, problems: err.problems() })
+    json(status, &RefusedAction { code: code.to_owned(), detail, problems: err.problems() })
 }
 
 fn refused(status: StatusCode, code: &'static str, detail: impl ToString) -> Response<Full<Bytes>> {
-    let refused = Refused { code: code.into(), detail: detail.to_string(), problems: Vec::new() };
+    let refused =
+        RefusedAction { code: code.into(), detail: detail.to_string(), problems: Vec::new() };
     json(status, &refused)
 }
 
 fn json(status: StatusCode, body: &impl Serialize) -> Response<Full<Bytes>> {
     // Our own types are strings, numbers and lists: they can be written.
-    let mut body = serde_json::to_vec_pretty(body).unwrap_or_default();
-    body.push(b'\n');
-    let mut response = Response::new(Full::new(body.into()));
+    let mut body = serde_json::to_string_pretty(body).unwrap_or_default();
+    body.push('\n');
+    let mut response = text(body, "application/json");
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
     response
 }
 
@@ -160,6 +162,6 @@ fn text(body: String, content_type: &'static str) -> Response<Full<Bytes>> {
     response
 }
 
-const MOST_CALLERS: usize = 16;
-const MOST_HEAD: usize = 16 * 1024;
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_CALLERS: usize = 16;
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

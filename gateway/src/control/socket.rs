@@ -31,20 +31,20 @@ pub enum SocketError {
     NotOurs { path: PathBuf, owner: u32 },
     #[error("{} is there and is not a socket; remove it, or choose another `control`", path.display())]
     NotASocket { path: PathBuf },
-    #[error("{} is longer than the {MOST_BYTES} bytes that the path of a socket may have", path.display())]
+    #[error("{} is longer than the {MAX_SOCKET_PATH_BYTES} bytes that the path of a socket may have", path.display())]
     TooLong { path: PathBuf },
 }
 
 impl ControlSocket {
     /// Makes the socket at `path`, in a directory that is ours alone.
     pub(crate) fn bind(path: &Path) -> Result<Self, SocketError> {
-        if path.as_os_str().len() > MOST_BYTES {
+        if path.as_os_str().len() > MAX_SOCKET_PATH_BYTES {
             return Err(SocketError::TooLong { path: path.to_owned() });
         }
         let directory = private_directory(path)?;
         remove_stale(path)?;
         let listener = UnixListener::bind(path).map_err(failed("listen at", path))?;
-        // Nobody else can have got this far: the directory is closed to them.
+        // No other user can open it before this: the directory is closed to them.
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed("close", path))?;
         let owner = fs::symlink_metadata(path).map_err(failed("examine", path))?.uid();
         let socket = Self { listener, path: path.to_owned(), owner };
@@ -94,7 +94,7 @@ pub(crate) fn private_directory(socket: &Path) -> Result<Metadata, SocketError> 
     }
 }
 
-/// Removes what a gateway left behind that was killed.
+/// Removes the socket of a gateway that was killed.
 fn remove_stale(path: &Path) -> Result<(), SocketError> {
     match fs::symlink_metadata(path) {
         Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -119,7 +119,7 @@ fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SocketE
 }
 
 /// What `sockaddr_un` holds, with its final zero.
-const MOST_BYTES: usize = 107;
+const MAX_SOCKET_PATH_BYTES: usize = 107;
 
 #[cfg(test)]
 mod tests {

@@ -77,7 +77,7 @@ pub struct Holds {
 }
 
 /// One thing that is wrong with a policy.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct WrittenProblem {
     pub source: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -93,14 +93,7 @@ pub struct WrittenProblem {
 
 impl WrittenProblem {
     pub(super) fn whole(message: String) -> Self {
-        Self {
-            source: String::new(),
-            line: None,
-            column: None,
-            path: String::new(),
-            text: message.clone(),
-            message,
-        }
+        Self { text: message.clone(), message, ..Self::default() }
     }
 }
 
@@ -119,7 +112,7 @@ impl From<&Problem> for WrittenProblem {
 
 /// What is sent when an action was not carried out.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(super) struct Refused {
+pub(super) struct RefusedAction {
     pub(super) code: String,
     pub(super) detail: String,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]

@@ -11,14 +11,14 @@ use crate::policy_file::PolicyFile;
 use crate::testing::{ALLOWED_TEST, Stage};
 
 /// A gateway with its control socket, and a caller.
-struct Scene {
+struct ControlScene {
     stage: Stage,
     controller: Arc<Controller>,
     client: Client,
     policy: PathBuf,
 }
 
-impl Scene {
+impl ControlScene {
     fn new() -> Self {
         let stage = Stage::new(ALLOWED_TEST);
         let policy = stage.directory.path().join("p.yaml");
@@ -47,7 +47,7 @@ impl Scene {
 
 #[tokio::test]
 async fn the_status_says_which_policy_is_in_force_and_whether_it_can_be_recorded() {
-    let scene = Scene::new();
+    let scene = ControlScene::new();
     let status = scene.client.status().await.expect("it answers");
     assert_eq!((status.run.as_str(), status.ready, status.draining), ("test", true, false));
     assert_eq!((status.policy.name.as_str(), status.policy.generation), ("stage", 1));
@@ -62,7 +62,7 @@ async fn the_status_says_which_policy_is_in_force_and_whether_it_can_be_recorded
 
 #[tokio::test]
 async fn a_reload_takes_the_file_as_it_is_now() {
-    let scene = Scene::new();
+    let scene = ControlScene::new();
     assert!(scene.admits("allowed.test") && !scene.admits("other.test"));
     std::fs::write(&scene.policy, ALLOWED_TEST.replace("allowed.test", "other.test"))
         .expect("the file can be written");
@@ -75,7 +75,7 @@ async fn a_reload_takes_the_file_as_it_is_now() {
 // ATTACKS G5.
 #[tokio::test]
 async fn a_policy_with_any_problem_is_refused_whole_and_the_old_one_stays() {
-    let scene = Scene::new();
+    let scene = ControlScene::new();
     for (text, problems) in [
         ("version: 1\nnet: {enabled: true, allow: [a.test], dney: []}\nfoo: 1\n", 2),
         ("version: 9\n", 1),
@@ -104,7 +104,7 @@ async fn a_policy_with_any_problem_is_refused_whole_and_the_old_one_stays() {
 
 #[tokio::test]
 async fn an_empty_allow_list_is_a_policy_and_denies_everything() {
-    let scene = Scene::new();
+    let scene = ControlScene::new();
     let text = "version: 1\nnet: {enabled: true, allow: []}\n".to_owned();
     scene.client.reload(Some(text)).await.expect("it is a policy");
     assert!(!scene.admits("allowed.test"));
@@ -112,7 +112,7 @@ async fn an_empty_allow_list_is_a_policy_and_denies_everything() {
 
 #[tokio::test]
 async fn what_cannot_be_recorded_is_not_done() {
-    let scene = Scene::new();
+    let scene = ControlScene::new();
     scene.stage.gateway.log.close().await.expect("the log can be ended");
     let err = scene.client.reload(None).await.expect_err("it cannot be recorded");
     assert!(matches!(err, ClientError::Refused { status: 503, .. }), "{err}");
@@ -121,7 +121,7 @@ async fn what_cannot_be_recorded_is_not_done() {
 
 #[tokio::test]
 async fn a_drain_is_recorded_with_who_asked_and_takes_no_policy_any_more() {
-    let scene = Scene::new();
+    let scene = ControlScene::new();
     let mut phases = scene.controller.phases();
     scene.client.drain().await.expect("it answers");
     scene.client.drain().await.expect("it answers a second time");
@@ -141,7 +141,7 @@ async fn a_drain_is_recorded_with_who_asked_and_takes_no_policy_any_more() {
 
 #[tokio::test]
 async fn the_certificate_is_handed_out_and_the_key_is_not() {
-    let scene = Scene::new();
+    let scene = ControlScene::new();
     let pem = scene.client.ca_certificate().await.expect("it answers");
     assert!(pem.starts_with("-----BEGIN CERTIFICATE-----"), "{pem}");
     assert!(!pem.contains("PRIVATE"));
@@ -153,8 +153,8 @@ async fn the_certificate_is_handed_out_and_the_key_is_not() {
 
 #[tokio::test]
 async fn somebody_else_is_turned_away_and_recorded() {
-    let scene = Scene::new();
-    scene.controller.turned_away(4711);
+    let scene = ControlScene::new();
+    scene.controller.record_rejected_caller(4711);
     let events = scene.stage.events_of("operator").await;
     let [event] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!(event["user.name"], "uid:4711");

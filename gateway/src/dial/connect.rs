@@ -39,7 +39,7 @@ pub(super) async fn first_of(addresses: &[Dialable]) -> io::Result<(TcpStream, D
                 Ok((Err(err), _)) => last = err,
                 Err(err) => last = io::Error::other(err),
             },
-            () = time::sleep(PATIENCE), if more => {}
+            () = time::sleep(NEXT_ADDRESS_DELAY), if more => {}
         }
     }
 }
@@ -47,20 +47,23 @@ pub(super) async fn first_of(addresses: &[Dialable]) -> io::Result<(TcpStream, D
 async fn open(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_nodelay(true)?;
-    let keepalive = TcpKeepalive::new().with_time(QUIET).with_interval(PROBE).with_retries(PROBES);
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_IDLE)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(KEEPALIVE_RETRIES);
     SockRef::from(&socket).set_tcp_keepalive(&keepalive)?;
     #[expect(clippy::disallowed_methods, reason = "the one outbound socket")]
     socket.connect(address).await
 }
 
 /// How long an address may take before the next is tried beside it.
-const PATIENCE: Duration = Duration::from_millis(250);
+const NEXT_ADDRESS_DELAY: Duration = Duration::from_millis(250);
 
 /// After a minute of silence we ask whether the peer is there; two minutes
 /// later we know.
-const QUIET: Duration = Duration::from_secs(60);
-const PROBE: Duration = Duration::from_secs(30);
-const PROBES: u32 = 4;
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+const KEEPALIVE_RETRIES: u32 = 4;
 
 #[cfg(test)]
 mod tests {

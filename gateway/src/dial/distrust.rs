@@ -12,7 +12,7 @@ use rustls::{AlertDescription, CertificateError, OtherError, PeerIncompatible};
 
 /// A handshake that came to nothing for a reason.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Refused {
+pub(super) enum HandshakeRefusal {
     Incompatible(Incompatibility),
     Untrusted(Distrust),
 }
@@ -100,17 +100,19 @@ impl fmt::Display for Incompatibility {
 }
 
 /// The reason that ended a handshake, if it is one of those that have a name.
-pub(super) fn refused(err: &io::Error) -> Option<Refused> {
+pub(super) fn refused(err: &io::Error) -> Option<HandshakeRefusal> {
     match err.get_ref()?.downcast_ref::<rustls::Error>()? {
-        rustls::Error::InvalidCertificate(fault) => Some(Refused::Untrusted(distrust(fault))),
-        rustls::Error::AlertReceived(alert) => Some(Refused::Incompatible(match alert {
+        rustls::Error::InvalidCertificate(fault) => {
+            Some(HandshakeRefusal::Untrusted(distrust(fault)))
+        }
+        rustls::Error::AlertReceived(alert) => Some(HandshakeRefusal::Incompatible(match alert {
             AlertDescription::ProtocolVersion => Incompatibility::OldVersion,
             AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity => {
                 Incompatibility::NothingInCommon
             }
             _ => return None,
         })),
-        rustls::Error::PeerIncompatible(what) => Some(Refused::Incompatible(match what {
+        rustls::Error::PeerIncompatible(what) => Some(HandshakeRefusal::Incompatible(match what {
             PeerIncompatible::ServerDoesNotSupportTls12Or13
             | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig => {
                 Incompatibility::OldVersion

@@ -39,32 +39,26 @@ pub(crate) enum DialError {
 impl DialError {
     /// Stable and documented: agents branch on it.
     pub(crate) fn code(&self) -> &'static str {
-        match self {
-            Self::Connect { .. } | Self::Handshake { .. } | Self::NotHttp2 { .. } => {
-                "upstream_unreachable"
-            }
-            Self::Forbidden { .. } => "destination_forbidden",
-            Self::Incompatible { .. } => "upstream_incompatible",
-            Self::Resolve { .. } => "upstream_unresolved",
-            Self::Timeout { .. } => "upstream_timeout",
-            Self::Untrusted { .. } => "upstream_untrusted",
-            Self::UpstreamProxy { .. } => "upstream_proxy_failed",
-        }
+        self.status_and_code().1
     }
 
     /// The HTTP status that says it best.
     pub(crate) fn status(&self) -> u16 {
+        self.status_and_code().0
+    }
+
+    fn status_and_code(&self) -> (u16, &'static str) {
         match self {
+            Self::Connect { .. } | Self::Handshake { .. } | Self::NotHttp2 { .. } => {
+                (502, "upstream_unreachable")
+            }
             // An agent that sees 502 tries again, and this will not get better.
-            Self::Forbidden { .. } => 403,
-            Self::Timeout { .. } => 504,
-            Self::Connect { .. }
-            | Self::Handshake { .. }
-            | Self::Incompatible { .. }
-            | Self::NotHttp2 { .. }
-            | Self::Resolve { .. }
-            | Self::Untrusted { .. }
-            | Self::UpstreamProxy { .. } => 502,
+            Self::Forbidden { .. } => (403, "destination_forbidden"),
+            Self::Incompatible { .. } => (502, "upstream_incompatible"),
+            Self::Resolve { .. } => (502, "upstream_unresolved"),
+            Self::Timeout { .. } => (504, "upstream_timeout"),
+            Self::Untrusted { .. } => (502, "upstream_untrusted"),
+            Self::UpstreamProxy { .. } => (502, "upstream_proxy_failed"),
         }
     }
 }

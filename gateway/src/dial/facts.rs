@@ -24,7 +24,7 @@ pub(crate) struct UpstreamFacts {
 }
 
 impl UpstreamFacts {
-    pub(super) fn of_reuse(&self) -> Self {
+    pub(super) fn as_reused(&self) -> Self {
         Self {
             reused: true,
             resolve: Duration::ZERO,

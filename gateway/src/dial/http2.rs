@@ -16,15 +16,18 @@ use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use h2::{Ping, PingPong, SendStream};
 use http::Request;
 use parking_lot::Mutex;
-use policies::{Destination, Reach};
+use policies::Destination;
 use tokio::time::{self, Instant};
 
+use super::Permit;
+use super::capabilities::UpstreamCapabilities;
 use super::facts::UpstreamFacts;
+use super::open::Dialled;
 use super::route::Dialable;
 use super::settings::PoolSizes;
-use super::speaks::Speaks;
 use super::stream::Tls;
-use crate::frames::{Opener, Watch, Watched, watched};
+use crate::authorize::RequestPermit;
+use crate::frames::{FrameWatch, StreamOpener, Watched, watched};
 use crate::write_batch::{Batched, batched, in_turns};
 
 /// A place on a shared connection, for one request. Dropping it gives the place
@@ -34,8 +37,8 @@ use crate::write_batch::{Batched, batched, in_turns};
 pub(crate) struct Http2Upstream {
     send: SendRequest<Bytes>,
     facts: UpstreamFacts,
-    busy: Arc<Busy>,
-    watch: Arc<Watch>,
+    busy: Arc<StreamCount>,
+    watch: Arc<FrameWatch>,
 }
 
 impl Http2Upstream {
@@ -50,7 +53,7 @@ impl Http2Upstream {
     }
 
     /// What is known of the connection's frames.
-    pub(crate) fn watch(&self) -> &Arc<Watch> {
+    pub(crate) fn watch(&self) -> &Arc<FrameWatch> {
         &self.watch
     }
 
@@ -62,6 +65,8 @@ impl Http2Upstream {
     /// Opens a stream with this request's head.
     pub(crate) fn send(
         &mut self,
+        // Not read. Needing one is the point.
+        _permit: &RequestPermit,
         head: Request<()>,
         end_of_stream: bool,
     ) -> Result<(ResponseFuture, SendStream<Bytes>), h2::Error> {
@@ -77,18 +82,18 @@ impl Drop for Http2Upstream {
 
 /// The HTTP/2 connections of one gateway.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct Http2Pool {
     sizes: PoolSizes,
-    open: Mutex<HashMap<Destination, Arc<Connections>>>,
+    open: Mutex<HashMap<Destination, Arc<DestinationConnections>>>,
 }
 
-impl Shared {
+impl Http2Pool {
     pub(super) fn new(sizes: PoolSizes) -> Arc<Self> {
         Arc::new(Self { sizes, open: Mutex::default() })
     }
 
     /// The connections to one destination, perhaps none yet.
-    pub(super) fn with(&self, to: &Destination) -> Arc<Connections> {
+    pub(super) fn with(&self, to: &Destination) -> Arc<DestinationConnections> {
         let mut open = self.open.lock();
         if let Some(connections) = open.get(to) {
             return Arc::clone(connections);
@@ -103,11 +108,11 @@ impl Shared {
 
     /// Lets go of what leads to where `keep` says no. Streams that are under way
     /// end with the connection that opened them.
-    pub(super) fn forget(&self, keep: impl Fn(&Destination) -> bool) {
+    pub(super) fn close_unless(&self, keep: impl Fn(&Destination) -> bool) {
         self.open.lock().retain(|to, _| keep(to));
     }
 
-    fn remove(&self, to: &Destination, ended: &Arc<Busy>) {
+    fn remove(&self, to: &Destination, ended: &Arc<StreamCount>) {
         let mut open = self.open.lock();
         let Some(connections) = open.get(to) else { return };
         connections.live.lock().retain(|live| !Arc::ptr_eq(&live.busy, ended));
@@ -119,49 +124,37 @@ impl Shared {
 
 /// Those to one destination.
 #[derive(Debug, Default)]
-pub(super) struct Connections {
-    live: Mutex<Vec<Live>>,
-    /// Held by whoever opens the next one.
+pub(super) struct DestinationConnections {
+    live: Mutex<Vec<LiveConnection>>,
+    /// Held by the request that opens the next one.
     pub(super) opening: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
-struct Live {
+struct LiveConnection {
     send: SendRequest<Bytes>,
     at: Dialable,
     facts: UpstreamFacts,
-    busy: Arc<Busy>,
-    watch: Arc<Watch>,
+    busy: Arc<StreamCount>,
+    watch: Arc<FrameWatch>,
 }
 
-impl Connections {
+impl DestinationConnections {
     /// A place on a connection that is open, if there is one to be had.
-    pub(super) fn join(&self, reach: &Reach, sizes: PoolSizes) -> Option<Http2Upstream> {
+    pub(super) fn join(&self, permit: Permit<'_>, sizes: PoolSizes) -> Option<Http2Upstream> {
         let mut live = self.live.lock();
-        live.retain_mut(Live::takes_requests);
+        live.retain_mut(LiveConnection::takes_requests);
         let full = live.len() >= sizes.http2_per_destination;
         let chosen = live
             .iter()
-            .filter(|live| live.at.is_within(reach))
+            .filter(|live| live.at.is_within(permit.reach()))
             .filter(|live| full || !live.is_full())
             .min_by_key(|live| live.busy.streams())?;
-        chosen.busy.enter();
-        Some(Http2Upstream {
-            send: chosen.send.clone(),
-            facts: chosen.facts.of_reuse(),
-            busy: Arc::clone(&chosen.busy),
-            watch: Arc::clone(&chosen.watch),
-        })
+        Some(chosen.place(chosen.facts.as_reused()))
     }
 
-    fn add(&self, live: Live) -> Http2Upstream {
-        live.busy.enter();
-        let first = Http2Upstream {
-            send: live.send.clone(),
-            facts: live.facts.clone(),
-            busy: Arc::clone(&live.busy),
-            watch: Arc::clone(&live.watch),
-        };
+    fn add(&self, live: LiveConnection) -> Http2Upstream {
+        let first = live.place(live.facts.clone());
         self.live.lock().push(live);
         first
     }
@@ -175,7 +168,14 @@ impl Connections {
     }
 }
 
-impl Live {
+impl LiveConnection {
+    /// A place on it for one more request.
+    fn place(&self, facts: UpstreamFacts) -> Http2Upstream {
+        self.busy.enter();
+        let (busy, watch) = (Arc::clone(&self.busy), Arc::clone(&self.watch));
+        Http2Upstream { send: self.send.clone(), facts, busy, watch }
+    }
+
     /// Not after the upstream said goodbye, even while it still answers what it
     /// has already taken.
     fn takes_requests(&mut self) -> bool {
@@ -190,12 +190,12 @@ impl Live {
 
 /// How much a connection has to do.
 #[derive(Debug)]
-struct Busy {
+struct StreamCount {
     streams: AtomicUsize,
     since: Mutex<Instant>,
 }
 
-impl Busy {
+impl StreamCount {
     fn new() -> Arc<Self> {
         Arc::new(Self { streams: AtomicUsize::new(0), since: Mutex::new(Instant::now()) })
     }
@@ -219,53 +219,46 @@ impl Busy {
     }
 }
 
-/// A connected upstream that negotiated h2.
-pub(super) struct Negotiated {
-    pub(super) stream: Tls,
-    pub(super) at: Dialable,
-    pub(super) facts: UpstreamFacts,
-}
-
-/// Starts HTTP/2 and the task that keeps it going; makes it everybody's.
+/// Starts HTTP/2 and the task that drives it, and adds it to the shared connections.
 pub(super) async fn start(
-    shared: &Arc<Shared>,
-    speaks: &Arc<Speaks>,
+    shared: &Arc<Http2Pool>,
+    capabilities: &Arc<UpstreamCapabilities>,
     to: &Destination,
-    negotiated: Negotiated,
+    dialled: Dialled<Tls>,
 ) -> Result<Http2Upstream, h2::Error> {
-    let Negotiated { stream, at, facts } = negotiated;
+    let Dialled { stream, at, facts } = dialled;
     let (stream, sender) = batched(stream);
-    let (stream, watch) = watched(stream, Opener::We, STREAM_WINDOW);
+    let (stream, watch) = watched(stream, StreamOpener::We, STREAM_WINDOW_BYTES);
     let (send, mut connection) = Builder::new()
         .enable_push(false)
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_header_list_size(LARGEST_HEAD)
-        .max_concurrent_reset_streams(RESET_STREAMS)
-        .max_send_buffer_size(SEND_BUFFER)
+        .initial_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_header_list_size(MAX_HEAD_BYTES)
+        .max_concurrent_reset_streams(MAX_RESET_STREAMS)
+        .max_send_buffer_size(SEND_BUFFER_BYTES)
         .handshake::<_, Bytes>(stream)
         .await?;
-    let busy = Busy::new();
+    let busy = StreamCount::new();
     let ping = connection.ping_pong();
-    let care = care(shared, speaks, to, &busy, send.clone(), ping);
-    let driven = drive(connection, care, Arc::downgrade(shared), to.clone(), Arc::clone(&busy));
+    let maintain = maintain(shared, capabilities, to, &busy, send.clone(), ping);
+    let driven = drive(connection, maintain, Arc::downgrade(shared), to.clone(), Arc::clone(&busy));
     tokio::spawn(in_turns(sender, driven));
-    Ok(shared.with(to).add(Live { send, at, facts, busy, watch }))
+    Ok(shared.with(to).add(LiveConnection { send, at, facts, busy, watch }))
 }
 
 /// Keeps a connection going until its end, and then takes it off the list.
 async fn drive(
     connection: Connection<Watched<Batched<Tls>>, Bytes>,
-    care: impl Future<Output = ()>,
-    shared: Weak<Shared>,
+    maintain: impl Future<Output = ()>,
+    shared: Weak<Http2Pool>,
     to: Destination,
-    busy: Arc<Busy>,
+    busy: Arc<StreamCount>,
 ) {
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = &mut connection => ended,
-        // Nobody wanted it for a while. It is off the list, so it ends by itself.
-        () = care => connection.await,
+        // It was idle and is off the list, so it ends with its last stream.
+        () = maintain => connection.await,
     };
     if let Err(err) = ended {
         tracing::debug!(%to, %err, "an HTTP/2 connection ended");
@@ -275,18 +268,18 @@ async fn drive(
     }
 }
 
-/// Learns what the upstream's settings say, then waits until nobody wants the
-/// connection any more.
-fn care(
-    shared: &Arc<Shared>,
-    speaks: &Arc<Speaks>,
+/// Learns the upstream's settings, then waits until the connection was idle for too
+/// long.
+fn maintain(
+    shared: &Arc<Http2Pool>,
+    capabilities: &Arc<UpstreamCapabilities>,
     to: &Destination,
-    busy: &Arc<Busy>,
+    busy: &Arc<StreamCount>,
     send: SendRequest<Bytes>,
     ping: Option<PingPong>,
 ) -> impl Future<Output = ()> + use<> {
     let (limit, shared) = (shared.sizes.idle_timeout, Arc::downgrade(shared));
-    let (speaks, to, busy) = (Arc::clone(speaks), to.clone(), Arc::clone(busy));
+    let (capabilities, to, busy) = (Arc::clone(capabilities), to.clone(), Arc::clone(busy));
     async move {
         // Settings are the first thing an upstream says, so whoever answers a
         // ping has said them. This is the only ping: gRPC servers hang up on
@@ -294,7 +287,7 @@ fn care(
         if let Some(mut ping) = ping
             && ping.ping(Ping::opaque()).await.is_ok()
         {
-            speaks.learn_extended_connect(&to, send.is_extended_connect_protocol_enabled());
+            capabilities.learn_extended_connect(&to, send.is_extended_connect_protocol_enabled());
         }
         drop(send);
         while !busy.is_idle_for(limit) {
@@ -308,13 +301,13 @@ fn care(
 
 /// What one stream of an upstream may send before we have passed it on. With a
 /// tenth of a second between us this is ten to twenty megabytes a second.
-const STREAM_WINDOW: u32 = 2 << 20;
+const STREAM_WINDOW_BYTES: u32 = 2 << 20;
 /// What all streams of a connection may, together: the most a connection can
 /// make us hold, however many streams stall.
-const CONNECTION_WINDOW: u32 = 16 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
 /// Cookies and content policies grow large; h2's own limit of 16 KiB is too
 /// small for some well-known sites.
-const LARGEST_HEAD: u32 = 64 << 10;
-const RESET_STREAMS: usize = 64;
+const MAX_HEAD_BYTES: u32 = 64 << 10;
+const MAX_RESET_STREAMS: usize = 64;
 /// What we hold of one upload beside what is on the wire.
-const SEND_BUFFER: usize = 128 << 10;
+const SEND_BUFFER_BYTES: usize = 128 << 10;

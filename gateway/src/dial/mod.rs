@@ -15,21 +15,21 @@
 //! Two exceptions, both the operator's own words from outside the sandbox: a
 //! name may be pinned to an address, and everything may go through a proxy.
 
+mod capabilities;
 mod connect;
 mod distrust;
 mod error;
 mod facts;
 mod http1;
 mod http2;
+mod open;
 mod pool;
 mod resolve;
 mod route;
 mod settings;
-mod speaks;
 mod stream;
 mod tls;
 mod upstream_proxy;
-mod way;
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -45,55 +45,76 @@ use policies::{Destination, Reach, Scheme};
 use tokio::net::TcpStream;
 use tokio::time;
 
+use crate::admit::HostPermit;
+use crate::authorize::RequestPermit;
+use crate::workers::PerWorker;
+use capabilities::UpstreamCapabilities;
 pub(crate) use error::DialError;
 pub(crate) use facts::UpstreamFacts;
 pub(crate) use http1::Http1Upstream;
 pub(crate) use http2::Http2Upstream;
-pub(crate) use settings::{Credentials, Pin, Pins, Servers, Settings, Timeouts, UpstreamProxy};
+use open::{Dialled, check_literal};
+use pool::{IdleConnection, Pool, PoolKey};
+use resolve::{DnsResolver, Resolver};
+pub(crate) use settings::{
+    Credentials, NameServers, Pin, Pins, Timeouts, UpstreamProxy, UpstreamSettings,
+};
 pub(crate) use stream::UpstreamStream;
-pub(crate) use tls::cipher_name;
+pub(crate) use tls::{tls_cipher, tls_version};
 
-use crate::admit::HostPermit;
-use crate::authorize::RequestPermit;
-use crate::workers::PerWorker;
-use http2::Negotiated;
-use pool::{Idle, Place, Pool};
-use resolve::{Dns, Resolver};
-use speaks::Speaks;
-use way::{Opened, Secured, check_literal};
+/// A permit of one of the two policy steps. Either is enough to connect; to send a
+/// request takes a [`RequestPermit`].
+#[derive(Clone, Copy)]
+pub(crate) enum Permit<'p> {
+    Host(&'p HostPermit),
+    Request(&'p RequestPermit),
+}
+
+impl<'p> Permit<'p> {
+    /// Which addresses may be dialled.
+    fn reach(self) -> &'p Reach {
+        match self {
+            Self::Host(permit) => permit.reach(),
+            Self::Request(permit) => permit.reach(),
+        }
+    }
+}
 
 /// Connects to upstreams, and keeps connections for the next request.
 #[derive(Debug)]
 pub(crate) struct Dialer {
-    settings: Settings,
-    upstream: certs::Upstream,
+    settings: UpstreamSettings,
+    upstream: certs::UpstreamTls,
     resolver: Arc<dyn Resolver>,
     pool: PerWorker<Arc<Pool>>,
-    shared: PerWorker<Arc<http2::Shared>>,
-    speaks: Arc<Speaks>,
+    shared: PerWorker<Arc<http2::Http2Pool>>,
+    capabilities: Arc<UpstreamCapabilities>,
 }
 
 impl Dialer {
     /// Reads the roots and sets up the resolver; blocks on files.
-    pub(crate) fn new(settings: Settings) -> Result<Self, DialerError> {
-        let dns = Dns::new(&settings.resolver, settings.timeouts.resolve)?;
+    pub(crate) fn new(settings: UpstreamSettings) -> Result<Self, DialerError> {
+        let dns = DnsResolver::new(&settings.resolver, settings.timeouts.resolve)?;
         Self::asking(Arc::new(dns), settings)
     }
 
-    fn asking(resolver: Arc<dyn Resolver>, settings: Settings) -> Result<Self, DialerError> {
+    fn asking(
+        resolver: Arc<dyn Resolver>,
+        settings: UpstreamSettings,
+    ) -> Result<Self, DialerError> {
         Ok(Self {
-            upstream: certs::Upstream::load(&settings.roots)?,
+            upstream: certs::UpstreamTls::load(&settings.roots)?,
             resolver,
             pool: PerWorker::new(|| Pool::new(settings.pool)),
-            shared: PerWorker::new(|| http2::Shared::new(settings.pool)),
-            speaks: Arc::new(Speaks::new()),
+            shared: PerWorker::new(|| http2::Http2Pool::new(settings.pool)),
+            capabilities: Arc::new(UpstreamCapabilities::new()),
             settings,
         })
     }
 
     /// Whether the upstream speaks HTTP/2, if that is known without connecting.
     pub(crate) fn known_to_speak_h2(&self, to: &Destination) -> Option<bool> {
-        self.speaks.http2(to)
+        self.capabilities.http2(to)
     }
 
     /// Whether the upstream speaks HTTP/2: from memory, or by connecting now and
@@ -103,43 +124,93 @@ impl Dialer {
         permit: &HostPermit,
         to: &Destination,
     ) -> Result<bool, DialError> {
-        self.speaks_h2_within(permit.reach(), to).await
+        if let Some(known) = self.capabilities.http2(to) {
+            return Ok(known);
+        }
+        match self.http2(Permit::Host(permit), to).await {
+            Ok(_) => Ok(true),
+            Err(DialError::NotHttp2 { .. }) => Ok(false),
+            Err(err) => Err(err),
+        }
     }
 
     /// Whether the upstream takes a WebSocket on an HTTP/2 stream (RFC 8441), as
     /// far as is known.
     pub(crate) fn extended_connect(&self, to: &Destination) -> bool {
-        self.speaks.extended_connect(to) == Some(true)
+        self.capabilities.extended_connect(to) == Some(true)
     }
 
-    /// An HTTP/1.1 connection for one exchange: a kept one, or a fresh one.
+    /// An HTTP/1.1 connection for one exchange: a kept one if there is one, unless
+    /// a `fresh` one is wanted, because a kept one turned out to be dead.
     pub(crate) async fn http1(
         &self,
         permit: &RequestPermit,
         scheme: Scheme,
         to: &Destination,
+        fresh: bool,
     ) -> Result<Http1Upstream, DialError> {
-        self.http1_within(permit.reach(), scheme, to).await
+        let permit = Permit::Request(permit);
+        check_literal(permit, to)?;
+        let (pool, key) = (self.pool.here(), PoolKey { scheme, to: to.clone() });
+        let kept = if fresh { None } else { pool.take(permit, &key) };
+        let connection = match (kept, scheme) {
+            (Some(kept), _) => kept,
+            (None, Scheme::Http) => {
+                let Dialled { stream, at, facts } = self.open(permit, to).await?;
+                IdleConnection::new(UpstreamStream::Plain(stream), at, facts)
+            }
+            (None, Scheme::Https) => {
+                let Dialled { stream, at, facts } = self.secure(permit, to, Alpn::Http1).await?;
+                IdleConnection::new(UpstreamStream::Tls(Box::new(stream)), at, facts)
+            }
+        };
+        Ok(Http1Upstream { key, connection, pool: Arc::clone(pool) })
     }
 
-    /// A connection nobody has used: for trying again after a kept one turned
-    /// out to be dead.
-    pub(crate) async fn http1_fresh(
-        &self,
-        permit: &RequestPermit,
-        scheme: Scheme,
-        to: &Destination,
-    ) -> Result<Http1Upstream, DialError> {
-        self.http1_fresh_within(permit.reach(), scheme, to).await
-    }
-
-    /// A place on an HTTP/2 connection.
+    /// A place on an HTTP/2 connection. To send a request on it takes the
+    /// request's own permit.
     pub(crate) async fn http2(
         &self,
-        permit: &RequestPermit,
+        permit: Permit<'_>,
         to: &Destination,
     ) -> Result<Http2Upstream, DialError> {
-        self.http2_within(permit.reach(), to).await
+        check_literal(permit, to)?;
+        let connections = self.shared.here().with(to);
+        if let Some(place) = connections.join(permit, self.settings.pool) {
+            return Ok(place);
+        }
+        // The wait for another request's connect counts, too: a dead upstream must
+        // not keep sixty-four requests waiting in a row.
+        let limit = self.settings.timeouts.total();
+        // Boxed: it is rare and large, and every stream would carry it.
+        let connected = Box::pin(time::timeout(limit, async {
+            let _turn = connections.opening.lock().await;
+            match connections.join(permit, self.settings.pool) {
+                Some(place) => Ok(place),
+                None => self.start_http2(permit, to).await,
+            }
+        }));
+        connected.await.unwrap_or_else(|_| Err(DialError::Timeout { to: to.clone(), limit }))
+    }
+
+    async fn start_http2(
+        &self,
+        permit: Permit<'_>,
+        to: &Destination,
+    ) -> Result<Http2Upstream, DialError> {
+        let dialled = self.secure(permit, to, Alpn::H2OrHttp1).await?;
+        let http2 = dialled.facts.tls.as_ref().is_some_and(|tls| tls.alpn == Some("h2"));
+        self.capabilities.learn(to, http2);
+        if !http2 {
+            // It is a good connection all the same, and will be wanted at once.
+            let Dialled { stream, at, facts } = dialled;
+            let idle = IdleConnection::new(UpstreamStream::Tls(Box::new(stream)), at, facts);
+            self.pool.here().put(PoolKey { scheme: Scheme::Https, to: to.clone() }, idle);
+            return Err(DialError::NotHttp2 { to: to.clone() });
+        }
+        http2::start(self.shared.here(), &self.capabilities, to, dialled).await.map_err(|source| {
+            DialError::Handshake { to: to.clone(), source: io::Error::other(source) }
+        })
     }
 
     /// A bare connection, for what is relayed unopened.
@@ -148,13 +219,13 @@ impl Dialer {
         permit: &HostPermit,
         to: &Destination,
     ) -> Result<(TcpStream, UpstreamFacts), DialError> {
-        let Opened { stream, facts, .. } = self.open(permit.reach(), to).await?;
+        let Dialled { stream, facts, .. } = self.open(Permit::Host(permit), to).await?;
         Ok((stream, facts))
     }
 
     /// How many bytes of a destination's name have left in a dial that failed: to a
     /// name server, to a proxy, or in the hello of TLS.
-    pub(crate) fn name_left(&self, failed: &DialError) -> usize {
+    pub(crate) fn name_bytes_sent(&self, failed: &DialError) -> usize {
         let (to, met) = match failed {
             DialError::Connect { to, .. }
             | DialError::Forbidden { to, .. }
@@ -176,9 +247,9 @@ impl Dialer {
 
     /// Lets go of connections to destinations that a new policy
     /// no longer knows.
-    pub(crate) fn forget(&self, keep: impl Fn(&Destination) -> bool) {
-        self.pool.iter().for_each(|pool| pool.forget(&keep));
-        self.shared.iter().for_each(|shared| shared.forget(&keep));
+    pub(crate) fn close_unless(&self, keep: impl Fn(&Destination) -> bool) {
+        self.pool.iter().for_each(|pool| pool.close_unless(&keep));
+        self.shared.iter().for_each(|shared| shared.close_unless(&keep));
     }
 }
 
@@ -189,101 +260,4 @@ pub enum DialerError {
     Resolver(#[from] NetError),
     #[error("cannot tell which upstreams to trust")]
     Roots(#[from] certs::RootsError),
-}
-
-// The same verbs, once the permit has shown its reach.
-impl Dialer {
-    async fn speaks_h2_within(&self, reach: &Reach, to: &Destination) -> Result<bool, DialError> {
-        if let Some(known) = self.speaks.http2(to) {
-            return Ok(known);
-        }
-        match self.http2_within(reach, to).await {
-            Ok(_) => Ok(true),
-            Err(DialError::NotHttp2 { .. }) => Ok(false),
-            Err(err) => Err(err),
-        }
-    }
-
-    async fn http1_within(
-        &self,
-        reach: &Reach,
-        scheme: Scheme,
-        to: &Destination,
-    ) -> Result<Http1Upstream, DialError> {
-        check_literal(reach, to)?;
-        let place = Place { scheme, to: to.clone() };
-        match self.pool.here().take(reach, &place) {
-            Some(mut kept) => {
-                kept.facts = kept.facts.of_reuse();
-                Ok(Http1Upstream::new(place, kept, Arc::clone(self.pool.here())))
-            }
-            None => self.http1_fresh_within(reach, scheme, to).await,
-        }
-    }
-
-    async fn http1_fresh_within(
-        &self,
-        reach: &Reach,
-        scheme: Scheme,
-        to: &Destination,
-    ) -> Result<Http1Upstream, DialError> {
-        let connection = match scheme {
-            Scheme::Http => {
-                let Opened { stream, at, facts } = self.open(reach, to).await?;
-                Idle::new(UpstreamStream::Plain(stream), at, facts)
-            }
-            Scheme::Https => {
-                let Secured { stream, at, facts } = self.secure(reach, to, Alpn::Http1).await?;
-                Idle::new(UpstreamStream::Tls(Box::new(stream)), at, facts)
-            }
-        };
-        let place = Place { scheme, to: to.clone() };
-        Ok(Http1Upstream::new(place, connection, Arc::clone(self.pool.here())))
-    }
-
-    async fn http2_within(
-        &self,
-        reach: &Reach,
-        to: &Destination,
-    ) -> Result<Http2Upstream, DialError> {
-        check_literal(reach, to)?;
-        let connections = self.shared.here().with(to);
-        if let Some(place) = connections.join(reach, self.settings.pool) {
-            return Ok(place);
-        }
-        // The wait for whoever connects before us counts, too: a dead upstream
-        // must not keep sixty-four requests waiting in a row.
-        let limit = self.settings.timeouts.total();
-        // Boxed: it is rare and large, and every stream would carry it.
-        let connected = Box::pin(time::timeout(limit, async {
-            let _turn = connections.opening.lock().await;
-            match connections.join(reach, self.settings.pool) {
-                Some(place) => Ok(place),
-                None => self.start_http2(reach, to).await,
-            }
-        }));
-        connected.await.unwrap_or_else(|_| Err(DialError::Timeout { to: to.clone(), limit }))
-    }
-
-    async fn start_http2(
-        &self,
-        reach: &Reach,
-        to: &Destination,
-    ) -> Result<Http2Upstream, DialError> {
-        let Secured { stream, at, facts } = self.secure(reach, to, Alpn::H2OrHttp1).await?;
-        let http2 = facts.tls.as_ref().is_some_and(|tls| tls.alpn == Some("h2"));
-        self.speaks.learn(to, http2);
-        if !http2 {
-            // It is a good connection all the same, and will be wanted at once.
-            let place = Place { scheme: Scheme::Https, to: to.clone() };
-            self.pool
-                .here()
-                .put(place, Idle::new(UpstreamStream::Tls(Box::new(stream)), at, facts));
-            return Err(DialError::NotHttp2 { to: to.clone() });
-        }
-        let negotiated = Negotiated { stream, at, facts };
-        http2::start(self.shared.here(), &self.speaks, to, negotiated).await.map_err(|source| {
-            DialError::Handshake { to: to.clone(), source: io::Error::other(source) }
-        })
-    }
 }

@@ -1,4 +1,4 @@
-//! Idle HTTP/1.1 connections, kept for the next request to the same place.
+//! Idle HTTP/1.1 connections, kept for the next request to the same destination.
 //!
 //! A connection is handed out again only for the very destination it was opened
 //! for, only while the new request's reach still holds its address, and only if
@@ -10,9 +10,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use policies::{Destination, Reach, Scheme};
+use policies::{Destination, Scheme};
 use tokio::time::{self, Instant};
 
+use super::Permit;
 use super::facts::UpstreamFacts;
 use super::route::Dialable;
 use super::settings::PoolSizes;
@@ -22,33 +23,33 @@ use super::stream::UpstreamStream;
 #[derive(Debug)]
 pub(super) struct Pool {
     sizes: PoolSizes,
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptConnections>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    idle: HashMap<Place, Vec<Idle>>,
+struct KeptConnections {
+    idle: HashMap<PoolKey, Vec<IdleConnection>>,
     count: usize,
     sweeping: bool,
 }
 
 /// What two requests must share to share a connection.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub(super) struct Place {
+pub(super) struct PoolKey {
     pub(super) scheme: Scheme,
     pub(super) to: Destination,
 }
 
 /// A connection between two exchanges.
 #[derive(Debug)]
-pub(super) struct Idle {
+pub(super) struct IdleConnection {
     pub(super) stream: UpstreamStream,
     pub(super) at: Dialable,
     pub(super) facts: UpstreamFacts,
     since: Instant,
 }
 
-impl Idle {
+impl IdleConnection {
     pub(super) fn new(stream: UpstreamStream, at: Dialable, facts: UpstreamFacts) -> Self {
         Self { stream, at, facts, since: Instant::now() }
     }
@@ -60,10 +61,10 @@ impl Pool {
     }
 
     /// The connection that was used last, because it is the likeliest to live.
-    pub(super) fn take(&self, reach: &Reach, place: &Place) -> Option<Idle> {
+    pub(super) fn take(&self, permit: Permit<'_>, place: &PoolKey) -> Option<IdleConnection> {
         let now = Instant::now();
         let mut kept = self.kept.lock();
-        let Kept { idle, count, .. } = &mut *kept;
+        let KeptConnections { idle, count, .. } = &mut *kept;
         let here = idle.get_mut(place)?;
         let mut found = None;
         // From the back. What is dead is dropped on the way; what this request
@@ -76,7 +77,7 @@ impl Pool {
             if !fresh || !candidate.stream.is_quiet() {
                 here.remove(at);
                 *count -= 1;
-            } else if candidate.at.is_within(reach) {
+            } else if candidate.at.is_within(permit.reach()) {
                 found = Some(here.remove(at));
                 *count -= 1;
             }
@@ -84,11 +85,11 @@ impl Pool {
         if here.is_empty() {
             idle.remove(place);
         }
-        found
+        found.map(|idle| IdleConnection { facts: idle.facts.as_reused(), ..idle })
     }
 
     /// Keeps a connection, or closes it if there are enough.
-    pub(super) fn put(self: &Arc<Self>, place: Place, mut connection: Idle) {
+    pub(super) fn put(self: &Arc<Self>, place: PoolKey, mut connection: IdleConnection) {
         if !connection.stream.is_quiet() {
             return;
         }
@@ -110,11 +111,11 @@ impl Pool {
     }
 
     /// Closes what leads to where `keep` says no.
-    pub(super) fn forget(&self, keep: impl Fn(&Destination) -> bool) {
+    pub(super) fn close_unless(&self, keep: impl Fn(&Destination) -> bool) {
         self.retain(|place, _| keep(&place.to));
     }
 
-    fn retain(&self, keep: impl Fn(&Place, &Idle) -> bool) -> usize {
+    fn retain(&self, keep: impl Fn(&PoolKey, &IdleConnection) -> bool) -> usize {
         let mut kept = self.kept.lock();
         kept.idle.retain(|place, here| {
             here.retain(|connection| keep(place, connection));

@@ -18,14 +18,14 @@ use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use policies::HostName;
 
-use super::settings::Servers;
+use super::settings::NameServers;
 
 /// Answers with the addresses of a name, in the order they should be tried.
 pub(crate) trait Resolver: fmt::Debug + Send + Sync {
-    fn resolve<'a>(&'a self, name: &'a HostName) -> Answer<'a>;
+    fn resolve<'a>(&'a self, name: &'a HostName) -> ResolverFuture<'a>;
 }
 
-pub(crate) type Answer<'a> =
+pub(crate) type ResolverFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, ResolveError>> + Send + 'a>>;
 
 /// Why a name has no address.
@@ -38,13 +38,13 @@ pub(crate) enum ResolveError {
 }
 
 /// DNS, spoken by ourselves.
-pub(crate) struct Dns(TokioResolver);
+pub(crate) struct DnsResolver(TokioResolver);
 
-impl Dns {
-    pub(crate) fn new(servers: &Servers, limit: Duration) -> Result<Self, NetError> {
+impl DnsResolver {
+    pub(crate) fn new(servers: &NameServers, limit: Duration) -> Result<Self, NetError> {
         let mut builder = match servers {
-            Servers::System => TokioResolver::builder_tokio()?,
-            Servers::These(addresses) => {
+            NameServers::System => TokioResolver::builder_tokio()?,
+            NameServers::These(addresses) => {
                 let servers = addresses.iter().copied().map(name_server).collect();
                 let config = ResolverConfig::from_parts(None, Vec::new(), servers);
                 TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
@@ -52,23 +52,23 @@ impl Dns {
         };
         let options = builder.options_mut();
         options.use_hosts_file = match servers {
-            Servers::System => ResolveHosts::Always,
-            Servers::These(_) => ResolveHosts::Never,
+            NameServers::System => ResolveHosts::Always,
+            NameServers::These(_) => ResolveHosts::Never,
         };
         // Both are asked for at once. IPv4 comes first because many networks
         // give a container an IPv6 address and no way out with it.
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-        options.cache_size = CACHED_ANSWERS;
-        options.positive_max_ttl = Some(LONGEST_CACHED);
-        options.negative_max_ttl = Some(LONGEST_CACHED_FAILURE);
+        options.cache_size = MAX_CACHED_ANSWERS;
+        options.positive_max_ttl = Some(MAX_CACHE_TTL);
+        options.negative_max_ttl = Some(MAX_FAILURE_CACHE_TTL);
         options.timeout = limit / 2;
         options.attempts = 2;
         Ok(Self(builder.build()?))
     }
 }
 
-impl Resolver for Dns {
-    fn resolve<'a>(&'a self, name: &'a HostName) -> Answer<'a> {
+impl Resolver for DnsResolver {
+    fn resolve<'a>(&'a self, name: &'a HostName) -> ResolverFuture<'a> {
         Box::pin(async move {
             // The final dot is what keeps the search list out.
             let found = match self.0.lookup_ip(format!("{name}.")).await {
@@ -76,15 +76,15 @@ impl Resolver for Dns {
                 Err(err) if err.is_no_records_found() => return Err(ResolveError::NoAddress),
                 Err(err) => return Err(ResolveError::Failed(Box::new(err))),
             };
-            let addresses: Vec<IpAddr> = found.iter().take(MOST_ADDRESSES).collect();
+            let addresses: Vec<IpAddr> = found.iter().take(MAX_ADDRESSES).collect();
             if addresses.is_empty() { Err(ResolveError::NoAddress) } else { Ok(addresses) }
         })
     }
 }
 
-impl fmt::Debug for Dns {
+impl fmt::Debug for DnsResolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dns").finish_non_exhaustive()
+        f.debug_struct("DnsResolver").finish_non_exhaustive()
     }
 }
 
@@ -96,8 +96,8 @@ fn name_server(at: SocketAddr) -> NameServerConfig {
     NameServerConfig::new(at.ip(), true, connections)
 }
 
-/// A zone may list thousands; nobody tries more than a few.
-pub(super) const MOST_ADDRESSES: usize = 16;
-const CACHED_ANSWERS: u64 = 1024;
-const LONGEST_CACHED: Duration = Duration::from_secs(300);
-const LONGEST_CACHED_FAILURE: Duration = Duration::from_secs(10);
+/// A zone may list thousands; only a few are tried.
+pub(super) const MAX_ADDRESSES: usize = 16;
+const MAX_CACHED_ANSWERS: u64 = 1024;
+const MAX_CACHE_TTL: Duration = Duration::from_secs(300);
+const MAX_FAILURE_CACHE_TTL: Duration = Duration::from_secs(10);

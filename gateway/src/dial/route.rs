@@ -16,11 +16,11 @@ use super::settings::Pin;
 #[must_use]
 pub(super) struct Dialable {
     address: SocketAddr,
-    word: Word,
+    source: AddressSource,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Word {
+enum AddressSource {
     /// The operator pinned the name.
     Pinned,
     /// It is the operator's proxy.
@@ -31,7 +31,7 @@ enum Word {
 
 impl Dialable {
     pub(super) fn pinned(pin: Pin, port: u16) -> Self {
-        Self { address: pin.address(port), word: Word::Pinned }
+        Self { address: pin.address(port), source: AddressSource::Pinned }
     }
 
     pub(super) fn get(self) -> SocketAddr {
@@ -41,23 +41,23 @@ impl Dialable {
     /// Whether a connection to here may carry another request, whose permit has
     /// this reach.
     ///
-    /// The reach of two rules can differ for one destination, so a connection
-    /// that one permit opened is not everybody's.
+    /// The reach of two rules can differ for one destination, so a connection that
+    /// one permit opened may be forbidden to another.
     pub(super) fn is_within(self, reach: &Reach) -> bool {
-        match self.word {
-            Word::Pinned | Word::Proxy => true,
-            Word::Reach => reach.check(self.address).is_ok(),
+        match self.source {
+            AddressSource::Pinned | AddressSource::Proxy => true,
+            AddressSource::Reach => reach.check(self.address).is_ok(),
         }
     }
 
     pub(super) fn is_proxy(self) -> bool {
-        self.word == Word::Proxy
+        self.source == AddressSource::Proxy
     }
 }
 
 impl From<DialAddr> for Dialable {
     fn from(checked: DialAddr) -> Self {
-        Self { address: checked.get(), word: Word::Reach }
+        Self { address: checked.get(), source: AddressSource::Reach }
     }
 }
 
@@ -88,6 +88,9 @@ pub(super) fn of_proxy(answers: &[IpAddr], port: u16) -> Vec<Dialable> {
         .iter()
         .map(IpAddr::to_canonical)
         .filter(|answer| AddressClass::of(*answer) != AddressClass::Metadata)
-        .map(|answer| Dialable { address: SocketAddr::new(answer, port), word: Word::Proxy })
+        .map(|answer| Dialable {
+            address: SocketAddr::new(answer, port),
+            source: AddressSource::Proxy,
+        })
         .collect()
 }

@@ -1,4 +1,4 @@
-//! What an operator says about the way out.
+//! The operator's settings for upstream connections.
 //!
 //! Holds nothing that still needs checking: names are names, a [`Pin`] is not a
 //! metadata address, credentials are read. The file as written is the business
@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use policies::{AddressClass, Destination, HostName};
 
-/// How upstreams are found, reached and believed.
+/// How upstreams are found, reached and trusted.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Settings {
+pub(crate) struct UpstreamSettings {
     pub(crate) roots: certs::Roots,
-    pub(crate) resolver: Servers,
+    pub(crate) resolver: NameServers,
     /// Names that are not looked up, because the operator knows better.
     pub(crate) hosts: Pins,
     pub(crate) proxy: Option<UpstreamProxy>,
@@ -23,9 +23,9 @@ pub(crate) struct Settings {
     pub(crate) pool: PoolSizes,
 }
 
-/// Whom we ask for addresses.
+/// The name servers that are asked for addresses.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) enum Servers {
+pub(crate) enum NameServers {
     /// What this machine's own configuration names.
     #[default]
     System,
@@ -77,8 +77,8 @@ impl Pins {
 /// Where an operator says a name lives.
 ///
 /// It may be loopback or private: the operator said so, by name, from outside
-/// the sandbox. It is never a metadata address, because nobody pilots anything
-/// there, and a name that leads there leads to the machine's credentials.
+/// the sandbox. It is never a metadata address: a name that leads there leads to
+/// the machine's credentials.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Pin {
     address: IpAddr,
@@ -233,12 +233,12 @@ mod tests {
 
     #[test]
     fn printed_settings_do_not_hold_the_password() {
-        let settings = Settings {
+        let settings = UpstreamSettings {
             proxy: Some(UpstreamProxy {
                 at: Destination::parse("proxy.example:3128").unwrap(),
                 credentials: Some(Credentials::new("alice:hunter2".into())),
             }),
-            ..Settings::default()
+            ..UpstreamSettings::default()
         };
         let printed = format!("{settings:?}");
         assert!(printed.contains("Credentials(..)") && !printed.contains("hunter2"), "{printed}");

@@ -21,9 +21,10 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::distrust::{Distrust, Incompatibility};
-use super::resolve::{Answer, ResolveError, Resolver};
+use super::resolve::{ResolveError, Resolver, ResolverFuture};
 use super::upstream_proxy::ProxyError;
-use super::{DialError, Dialer, Pin, Settings};
+use super::{DialError, Dialer, Pin, UpstreamSettings};
+use crate::http1::head::HeadFault;
 
 /// A resolver that answers from a script and remembers every question.
 ///
@@ -52,7 +53,7 @@ impl Script {
 }
 
 impl Resolver for Script {
-    fn resolve<'a>(&'a self, name: &'a HostName) -> Answer<'a> {
+    fn resolve<'a>(&'a self, name: &'a HostName) -> ResolverFuture<'a> {
         self.asked.lock().push(name.to_string());
         let answer = self.answers.lock().get_mut(name.as_str()).and_then(|answers| {
             if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() }
@@ -84,10 +85,10 @@ impl TestAuthority {
     }
 
     /// Settings that trust this authority and nobody else.
-    pub(crate) fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> UpstreamSettings {
         let files = vec![self.roots.path().to_owned()];
         let roots = certs::Roots { bundled: false, system: false, files };
-        Settings { roots, ..Settings::default() }
+        UpstreamSettings { roots, ..UpstreamSettings::default() }
     }
 
     /// A dialer that finds `hosts` on loopback.
@@ -202,7 +203,7 @@ pub(crate) fn one_of_each_failure() -> Vec<DialError> {
         DialError::Resolve { to: to(), source: ResolveError::NoAddress },
         DialError::Timeout { to: to(), limit: Duration::from_secs(1) },
         DialError::Untrusted { to: to(), reason: Distrust::Expired },
-        DialError::UpstreamProxy { to: to(), source: ProxyError::NotHttp },
+        DialError::UpstreamProxy { to: to(), source: ProxyError::NotHttp(HeadFault::FirstLine) },
     ];
     for failure in &all {
         // No `_`: whoever adds a way to fail adds it above.

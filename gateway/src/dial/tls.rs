@@ -9,11 +9,11 @@ use std::sync::Arc;
 use audit::Digest;
 use policies::{Destination, Host};
 use rustls::pki_types::ServerName;
-use rustls::{CipherSuite, ClientConfig, HandshakeKind, ProtocolVersion};
+use rustls::{CipherSuite, ClientConfig, CommonState, HandshakeKind, ProtocolVersion};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::distrust::{Refused, refused};
+use super::distrust::{HandshakeRefusal, refused};
 use super::error::DialError;
 use super::facts::TlsFacts;
 use super::stream::Tls;
@@ -35,8 +35,10 @@ pub(super) async fn handshake(
             Ok((stream, facts))
         }
         Err(source) => Err(match refused(&source) {
-            Some(Refused::Untrusted(reason)) => DialError::Untrusted { to: to.clone(), reason },
-            Some(Refused::Incompatible(reason)) => {
+            Some(HandshakeRefusal::Untrusted(reason)) => {
+                DialError::Untrusted { to: to.clone(), reason }
+            }
+            Some(HandshakeRefusal::Incompatible(reason)) => {
                 DialError::Incompatible { to: to.clone(), reason }
             }
             None => DialError::Handshake { to: to.clone(), source },
@@ -60,16 +62,9 @@ fn facts(stream: &Tls) -> TlsFacts {
         .and_then(<[_]>::first)
         .map(|certificate| Digest::of(certificate));
     TlsFacts {
-        version: match session.protocol_version() {
-            Some(ProtocolVersion::TLSv1_3) => "1.3",
-            Some(ProtocolVersion::TLSv1_2) => "1.2",
-            // Neither is offered below 1.2, so this is never reached.
-            Some(_) | None => "unknown",
-        },
-        cipher: session
-            .negotiated_cipher_suite()
-            .map(|suite| cipher_name(suite.suite()))
-            .unwrap_or("unknown"),
+        // There is always one: the handshake is over.
+        version: tls_version(session).unwrap_or("unknown"),
+        cipher: tls_cipher(session).unwrap_or("unknown"),
         alpn: match session.alpn_protocol() {
             Some(b"h2") => Some("h2"),
             Some(b"http/1.1") => Some("http/1.1"),
@@ -80,9 +75,21 @@ fn facts(stream: &Tls) -> TlsFacts {
     }
 }
 
+pub(crate) fn tls_version(session: &CommonState) -> Option<&'static str> {
+    match session.protocol_version()? {
+        ProtocolVersion::TLSv1_3 => Some("1.3"),
+        ProtocolVersion::TLSv1_2 => Some("1.2"),
+        _ => None,
+    }
+}
+
+pub(crate) fn tls_cipher(session: &CommonState) -> Option<&'static str> {
+    session.negotiated_cipher_suite().map(|suite| cipher_name(suite.suite()))
+}
+
 /// A cipher suite as IANA spells it, which is what reviewers search for. rustls
 /// has its own spelling for those of TLS 1.3.
-pub(crate) fn cipher_name(suite: CipherSuite) -> &'static str {
+pub(super) fn cipher_name(suite: CipherSuite) -> &'static str {
     match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
         CipherSuite::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",

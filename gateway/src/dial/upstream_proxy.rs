@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 
 use super::resolve::ResolveError;
 use super::settings::{Credentials, UpstreamProxy};
+use crate::http1::head::{HeadFault, HeadSearch, ResponseHead};
 
 /// Why the operator's proxy led nowhere.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +31,7 @@ pub(crate) enum ProxyError {
     #[error("cannot reach it")]
     Io(#[from] io::Error),
     #[error("its answer is not HTTP")]
-    NotHttp,
+    NotHttp(#[from] HeadFault),
     #[error("it answered {status}")]
     Refused { status: u16 },
     #[error("cannot resolve its name")]
@@ -64,23 +65,17 @@ fn request(credentials: Option<&Credentials>, to: &Destination) -> String {
 /// Byte by byte, because the bytes after the head are the upstream's. It is
 /// short, and read once per connection.
 async fn read_status(stream: &mut (impl AsyncRead + Unpin)) -> Result<u16, ProxyError> {
-    let mut head = Vec::with_capacity(256);
-    while !head.ends_with(b"\r\n\r\n") {
-        if head.len() == LONGEST_HEAD {
-            return Err(ProxyError::NotHttp);
-        }
+    let (mut head, mut search) = (Vec::with_capacity(256), HeadSearch::new(MAX_HEAD_BYTES));
+    while search.end(&head)?.is_none() {
         head.push(stream.read_u8().await?);
     }
-    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
-    let mut response = httparse::Response::new(&mut headers);
-    match response.parse(&head) {
-        Ok(_) => response.code.ok_or(ProxyError::NotHttp),
-        Err(_) => Err(ProxyError::NotHttp),
-    }
+    let mut response = ResponseHead::default();
+    response.read(&head, MAX_HEADERS)?;
+    Ok(response.status)
 }
 
-const LONGEST_HEAD: usize = 16 * 1024;
-const MOST_HEADERS: usize = 64;
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+const MAX_HEADERS: usize = 64;
 
 #[cfg(test)]
 mod tests {

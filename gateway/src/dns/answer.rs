@@ -22,15 +22,15 @@ pub(super) struct Question {
 
 /// A message that is not one.
 #[derive(Debug)]
-pub(super) enum NotAQuestion {
-    Refused(Reply),
+pub(super) enum QuestionError {
+    Refused(DnsReply),
     /// Too short for a reply to be addressed to, or itself a reply.
     Unanswerable,
 }
 
 /// A reply and what the record says of it.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct DnsReply {
     pub(super) bytes: Vec<u8>,
     pub(super) response: &'static str,
     /// We said no, rather than something or nothing.
@@ -38,16 +38,16 @@ pub(super) struct Reply {
 }
 
 impl Question {
-    pub(super) fn parse(message: &[u8]) -> Result<Self, NotAQuestion> {
-        let Some(&[id_high, id_low, flags, _, ..]) = message.get(..HEADER) else {
-            return Err(NotAQuestion::Unanswerable);
+    pub(super) fn parse(message: &[u8]) -> Result<Self, QuestionError> {
+        let Some(&[id_high, id_low, flags, _, ..]) = message.get(..HEADER_BYTES) else {
+            return Err(QuestionError::Unanswerable);
         };
         let id = u16::from_be_bytes([id_high, id_low]);
         if flags & IS_REPLY != 0 {
-            return Err(NotAQuestion::Unanswerable);
+            return Err(QuestionError::Unanswerable);
         }
         let op_code = OpCode::from_u8((flags >> 3) & 0x0f);
-        let refused = |code| NotAQuestion::Refused(Reply::refusal(id, op_code, code));
+        let refused = |code| QuestionError::Refused(DnsReply::refusal(id, op_code, code));
         // Before the rest is looked at: what other operations carry has another
         // shape, and would be called malformed.
         if op_code != OpCode::Query {
@@ -91,32 +91,32 @@ impl Question {
     }
 
     /// Answers with `address`. `blocked` is why policy would refuse the name.
-    pub(super) fn answer(&self, address: Ipv4Addr, ttl: u32, blocked: Option<&str>) -> Reply {
+    pub(super) fn answer(&self, address: Ipv4Addr, ttl: u32, blocked: Option<&str>) -> DnsReply {
         let mut reply = Message::response(self.id, OpCode::Query);
         reply.metadata.recursion_desired = self.recursion_desired;
         reply.metadata.recursion_available = true;
         reply.add_query(self.query.clone());
 
         let (code, refused, explanation) = if self.is_refused() {
-            (ResponseCode::Refused, true, Explanation::NotSupported)
+            (ResponseCode::Refused, true, ExtendedError::NotSupported)
         } else if self.record() == RecordType::A {
             let answer = RData::A(A(address));
             reply.add_answer(Record::from_rdata(self.query.name().clone(), ttl, answer));
             (
                 ResponseCode::NoError,
                 false,
-                blocked.map_or(Explanation::Forged, Explanation::Blocked),
+                blocked.map_or(ExtendedError::Forged, ExtendedError::Blocked),
             )
         } else {
             reply.add_authority(authority(ttl));
-            let blocked = blocked.map_or(Explanation::NotSupported, Explanation::Blocked);
+            let blocked = blocked.map_or(ExtendedError::NotSupported, ExtendedError::Blocked);
             (ResponseCode::NoError, false, blocked)
         };
         reply.metadata.response_code = code;
         if self.edns {
             reply.set_edns(explanation.edns());
         }
-        Reply::new(reply, code, refused)
+        DnsReply::new(reply, code, refused)
     }
 
     /// Questions about everything, about whole zones, and outside the internet.
@@ -127,7 +127,7 @@ impl Question {
     }
 }
 
-impl Reply {
+impl DnsReply {
     /// A header and nothing else.
     fn refusal(id: u16, op_code: OpCode, code: ResponseCode) -> Self {
         let mut reply = Message::error_msg(id, op_code, code);
@@ -150,13 +150,13 @@ impl Reply {
 
 /// Why an answer is not what the internet would say (RFC 8914).
 #[derive(Clone, Copy, Debug)]
-enum Explanation<'a> {
+enum ExtendedError<'a> {
     Blocked(&'a str),
     Forged,
     NotSupported,
 }
 
-impl Explanation<'_> {
+impl ExtendedError<'_> {
     fn edns(self) -> Edns {
         let (code, text): (u16, String) = match self {
             Self::Forged => (4, "every name leads to the gateway".to_owned()),
@@ -172,7 +172,7 @@ impl Explanation<'_> {
 
 fn plain_edns() -> Edns {
     let mut edns = Edns::new();
-    edns.set_max_payload(MOST_PAYLOAD).set_version(0);
+    edns.set_max_payload(MAX_UDP_PAYLOAD_BYTES).set_version(0);
     edns
 }
 
@@ -208,11 +208,11 @@ const LABELS: [(RecordType, &str); 10] = [
     (RecordType::TXT, "TXT"),
 ];
 
-const HEADER: usize = 12;
+const HEADER_BYTES: usize = 12;
 const IS_REPLY: u8 = 0x80;
 const EXTENDED_ERROR: u16 = 15;
 /// What passes every path without being cut into pieces.
-const MOST_PAYLOAD: u16 = 1232;
+const MAX_UDP_PAYLOAD_BYTES: u16 = 1232;
 
 #[cfg(test)]
 mod tests;

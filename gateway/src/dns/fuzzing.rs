@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use hickory_proto::op::{Message, MessageType};
 use hickory_proto::rr::{RData, RecordType};
 
-use super::answer::{NotAQuestion, Question, Reply};
+use super::answer::{DnsReply, Question, QuestionError};
 
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
@@ -14,12 +14,12 @@ const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 pub fn dns_question(message: &[u8]) {
     let question = match Question::parse(message) {
         Ok(question) => question,
-        Err(NotAQuestion::Unanswerable) => {
+        Err(QuestionError::Unanswerable) => {
             let is_reply = message.get(2).is_some_and(|flags| flags & 0x80 != 0);
             assert!(message.len() < 12 || is_reply, "a question got no answer");
             return;
         }
-        Err(NotAQuestion::Refused(reply)) => {
+        Err(QuestionError::Refused(reply)) => {
             assert!(reply.refused);
             let read = read(&reply, message);
             assert_eq!((read.answers.len(), read.queries.len()), (0, 0));
@@ -46,7 +46,7 @@ pub fn dns_question(message: &[u8]) {
 }
 
 /// Reads a reply to `message` as its client would.
-fn read(reply: &Reply, message: &[u8]) -> Message {
+fn read(reply: &DnsReply, message: &[u8]) -> Message {
     let read = Message::from_vec(&reply.bytes).expect("a reply is well-formed");
     assert_eq!(reply.bytes.get(..2), message.get(..2), "it is addressed to whom asked");
     assert_eq!(read.metadata.message_type, MessageType::Response);

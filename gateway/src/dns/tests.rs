@@ -11,8 +11,8 @@ use crate::limits::Bounds;
 use crate::listen::{Inherited, bind};
 use crate::testing::{ALLOWED_TEST, Stage};
 
-const SETTINGS: config::Dns =
-    config::Dns { answer: None, ttl: Duration::from_secs(5), queries_per_second: 50 };
+const SETTINGS: config::DnsSettings =
+    config::DnsSettings { answer: None, ttl: Duration::from_secs(5), queries_per_second: 50 };
 
 fn question(name: &str, record: RecordType) -> Vec<u8> {
     let mut message = Message::new(7, MessageType::Query, OpCode::Query);
@@ -30,7 +30,7 @@ async fn ask_udp(server: SocketAddr, message: &[u8]) -> Message {
     Message::from_vec(&reply[..length]).expect("it can be read")
 }
 
-async fn start(stage: &Stage, settings: config::Dns) -> (Arc<NameServer>, SocketAddr) {
+async fn start(stage: &Stage, settings: config::DnsSettings) -> (Arc<NameServer>, SocketAddr) {
     let server = Arc::new(NameServer::new(Arc::clone(&stage.gateway), settings));
     let door = config::Door::try_from("127.0.0.1:0".to_owned()).expect("it is a door");
     let listen = config::Listen { dns: vec![door], ..config::Listen::default() };
@@ -116,7 +116,7 @@ async fn several_questions_are_answered_on_one_tcp_connection() {
 #[tokio::test]
 async fn a_flood_is_dropped_and_recorded_as_one_number() {
     let stage = Stage::new(ALLOWED_TEST);
-    let settings = config::Dns { queries_per_second: 10, ..SETTINGS };
+    let settings = config::DnsSettings { queries_per_second: 10, ..SETTINGS };
     let server = NameServer::new(Arc::clone(&stage.gateway), settings);
     let peer = SocketAddr::from(([127, 0, 0, 1], 9));
     let message = question("evil.test.", RecordType::A);
@@ -148,7 +148,7 @@ async fn what_cannot_be_recorded_is_not_answered() {
 
 #[test]
 fn an_address_that_is_none_is_never_the_answer() {
-    let told = config::Dns { answer: Some(Ipv4Addr::new(10, 0, 0, 2)), ..SETTINGS };
+    let told = config::DnsSettings { answer: Some(Ipv4Addr::new(10, 0, 0, 2)), ..SETTINGS };
     for (local, alone) in [
         ("10.89.0.2:53", Some(Ipv4Addr::new(10, 89, 0, 2))),
         ("0.0.0.0:53", None),
@@ -202,7 +202,7 @@ async fn a_name_that_policy_would_refuse_is_told_so() {
 #[tokio::test]
 async fn a_dropped_question_is_recorded_with_the_bound() {
     let stage = Stage::new(ALLOWED_TEST);
-    let settings = config::Dns { queries_per_second: 2, ..SETTINGS };
+    let settings = config::DnsSettings { queries_per_second: 2, ..SETTINGS };
     let server = NameServer::new(Arc::clone(&stage.gateway), settings);
     let peer = SocketAddr::from(([127, 0, 0, 1], 9));
     let message = question("evil.test.", RecordType::A);
@@ -237,9 +237,9 @@ async fn a_message_may_be_as_long_as_it_may_be() {
         let announced = u16::try_from(length).unwrap().to_be_bytes();
         [announced.as_slice(), &vec![0; length]].concat()
     };
-    assert_eq!(read_bytes(&framed(MOST_BYTES)).await.unwrap(), Some(MOST_BYTES));
-    assert_eq!(read_bytes(&framed(MOST_BYTES + 1)).await.unwrap(), None);
-    assert_eq!(read_bytes(&framed(MOST_BYTES + 9)).await.unwrap(), None);
+    assert_eq!(read_bytes(&framed(MAX_MESSAGE_BYTES)).await.unwrap(), Some(MAX_MESSAGE_BYTES));
+    assert_eq!(read_bytes(&framed(MAX_MESSAGE_BYTES + 1)).await.unwrap(), None);
+    assert_eq!(read_bytes(&framed(MAX_MESSAGE_BYTES + 9)).await.unwrap(), None);
     assert_eq!(read_bytes(&[]).await.unwrap(), None, "it ended in order");
     assert!(read_bytes(&[0, 9, 1]).await.is_err(), "it ended in the middle");
 }

@@ -1,6 +1,6 @@
 //! Any bytes as the frames of an HTTP/2 connection.
 
-use super::reader::{Frame, FrameReader};
+use super::reader::{FrameReader, Http2Frame};
 use crate::fuzzing::piece_size;
 
 /// The frames are the same whole or in pieces, and they are those of a plain
@@ -24,7 +24,7 @@ pub fn http2_frames(input: &[u8]) {
 /// Type, stream, bytes of content, whether the stream ends, why it is reset.
 type Plain = (u8, u32, usize, bool, Option<u32>);
 
-fn as_plain(frame: &Frame) -> Plain {
+fn as_plain(frame: &Http2Frame) -> Plain {
     // An error code that is cut short is a frame that the library refuses.
     let why = (frame.kind == 3 && frame.length >= 4).then(|| frame.error_code());
     (frame.kind, frame.stream, frame.content() as usize, frame.ends_stream(), why)

@@ -16,5 +16,5 @@ mod limit;
 mod reader;
 mod watched;
 
-pub(crate) use limit::{Opener, Unread};
-pub(crate) use watched::{Watch, Watched, watched};
+pub(crate) use limit::{StreamOpener, UnreadStream};
+pub(crate) use watched::{FrameWatch, Watched, watched};

@@ -2,7 +2,7 @@
 
 /// The nine bytes in front of a frame, and what of its payload is wanted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Frame {
+pub(super) struct Http2Frame {
     pub(super) kind: u8,
     pub(super) flags: u8,
     pub(super) stream: u32,
@@ -17,7 +17,7 @@ pub(super) const HEADERS: u8 = 1;
 pub(super) const RST_STREAM: u8 = 3;
 pub(super) const CONTINUATION: u8 = 9;
 
-impl Frame {
+impl Http2Frame {
     pub(super) fn ends_stream(&self) -> bool {
         matches!(self.kind, DATA | HEADERS) && self.flags & 0x1 != 0
     }
@@ -76,20 +76,20 @@ pub(super) struct FrameReader {
     /// Bytes that are no concern of ours: the preface, payloads.
     skip: usize,
     /// What is there of a frame that is not yet complete.
-    partial: [u8; HEADER + 4],
+    partial: [u8; HEADER_BYTES + 4],
     have: usize,
 }
 
-const HEADER: usize = 9;
+const HEADER_BYTES: usize = 9;
 
 impl FrameReader {
     /// A stream that begins with `preface` bytes that are no frame.
     pub(super) fn after(preface: usize) -> Self {
-        Self { skip: preface, partial: [0; HEADER + 4], have: 0 }
+        Self { skip: preface, partial: [0; HEADER_BYTES + 4], have: 0 }
     }
 
     /// Gives every frame that begins in `bytes`, once enough of it is there.
-    pub(super) fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(Frame)) {
+    pub(super) fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(Http2Frame)) {
         while !bytes.is_empty() {
             if self.skip > 0 {
                 let skipped = self.skip.min(bytes.len());
@@ -98,8 +98,8 @@ impl FrameReader {
                 continue;
             }
             let needed = match self.header() {
-                Some(frame) => HEADER + frame.wanted() as usize,
-                None => HEADER,
+                Some(frame) => HEADER_BYTES + frame.wanted() as usize,
+                None => HEADER_BYTES,
             };
             let taken = (needed - self.have).min(bytes.len());
             let (now, later) = bytes.split_at(taken);
@@ -117,9 +117,9 @@ impl FrameReader {
     }
 
     /// The frame whose nine bytes are there.
-    fn header(&self) -> Option<Frame> {
+    fn header(&self) -> Option<Http2Frame> {
         let [l0, l1, l2, kind, flags, s0, s1, s2, s3, a, b, c, d] = self.partial;
-        (self.have >= HEADER).then_some(Frame {
+        (self.have >= HEADER_BYTES).then_some(Http2Frame {
             kind,
             flags,
             stream: u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]),
@@ -128,10 +128,10 @@ impl FrameReader {
         })
     }
 
-    fn complete(&self) -> Option<Frame> {
+    fn complete(&self) -> Option<Http2Frame> {
         let mut frame = self.header()?;
         let wanted = frame.wanted() as usize;
-        if self.have < HEADER + wanted {
+        if self.have < HEADER_BYTES + wanted {
             return None;
         }
         // What is behind it is left over from an earlier frame.
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(reader: &mut FrameReader, pieces: &[&[u8]]) -> Vec<Frame> {
+    fn read(reader: &mut FrameReader, pieces: &[&[u8]]) -> Vec<Http2Frame> {
         let mut frames = Vec::new();
         for piece in pieces {
             reader.feed(piece, |frame| frames.push(frame));
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn a_frame_is_called_as_people_know_it() {
         let names: Vec<_> = (0..11)
-            .map(|kind| Frame { kind, flags: 0, stream: 1, length: 0, start: [0; 4] }.name())
+            .map(|kind| Http2Frame { kind, flags: 0, stream: 1, length: 0, start: [0; 4] }.name())
             .collect();
         assert_eq!(
             names,

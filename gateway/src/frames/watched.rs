@@ -9,39 +9,43 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use super::limit::{FrameFault, FrameLimit, Opener, Unread};
+use super::limit::{FrameFault, FrameLimit, StreamOpener, UnreadStream};
 use super::reader::{FrameReader, HEADERS};
 
 /// What the library reads from and writes to.
 #[derive(Debug)]
 pub(crate) struct Watched<S> {
     stream: S,
-    watch: Arc<Watch>,
+    watch: Arc<FrameWatch>,
     /// Others are to have a turn before more is read.
     pause: bool,
 }
 
 /// What is known of the frames of one connection.
 #[derive(Debug)]
-pub(crate) struct Watch(Mutex<State>);
+pub(crate) struct FrameWatch(Mutex<WatchState>);
 
 #[derive(Debug)]
-struct State {
+struct WatchState {
     read: FrameReader,
     wrote: FrameReader,
     limit: FrameLimit,
-    /// Bytes that were read, carry nothing, and were counted by nobody yet.
+    /// Bytes that were read, carry no content, and are not counted yet.
     overhead: u64,
     fault: Option<FrameFault>,
 }
 
 /// Watches `stream`, on which one stream of the peer has `window` bytes.
-pub(crate) fn watched<S>(stream: S, opener: Opener, window: u32) -> (Watched<S>, Arc<Watch>) {
+pub(crate) fn watched<S>(
+    stream: S,
+    opener: StreamOpener,
+    window: u32,
+) -> (Watched<S>, Arc<FrameWatch>) {
     let (read, wrote) = match opener {
-        Opener::Peer => (PREFACE, 0),
-        Opener::We => (0, PREFACE),
+        StreamOpener::Peer => (PREFACE_BYTES, 0),
+        StreamOpener::We => (0, PREFACE_BYTES),
     };
-    let watch = Arc::new(Watch(Mutex::new(State {
+    let watch = Arc::new(FrameWatch(Mutex::new(WatchState {
         read: FrameReader::after(read),
         wrote: FrameReader::after(wrote),
         limit: FrameLimit::new(opener, window, Instant::now()),
@@ -51,7 +55,7 @@ pub(crate) fn watched<S>(stream: S, opener: Opener, window: u32) -> (Watched<S>,
     (Watched { stream, watch: Arc::clone(&watch), pause: false }, watch)
 }
 
-impl Watch {
+impl FrameWatch {
     /// Why the connection had to end, if it had to.
     pub(crate) fn fault(&self) -> Option<FrameFault> {
         self.0.lock().fault
@@ -68,13 +72,13 @@ impl Watch {
     }
 
     /// Streams that were answered without their requests being taken.
-    pub(crate) fn unread(&self, at_the_end: bool) -> Vec<Unread> {
+    pub(crate) fn unread(&self, at_the_end: bool) -> Vec<UnreadStream> {
         self.0.lock().limit.unread(at_the_end)
     }
 
     /// Looks at what was read; says how many heads there were.
     fn read(&self, bytes: &[u8]) -> Result<usize, FrameFault> {
-        let State { read, limit, overhead, fault, .. } = &mut *self.0.lock();
+        let WatchState { read, limit, overhead, fault, .. } = &mut *self.0.lock();
         let (mut heads, now) = (0, Instant::now());
         read.feed(bytes, |frame| {
             if fault.is_some() {
@@ -90,7 +94,7 @@ impl Watch {
     }
 
     fn wrote<'b>(&self, parts: impl Iterator<Item = &'b [u8]>, mut written: usize) {
-        let State { wrote, limit, .. } = &mut *self.0.lock();
+        let WatchState { wrote, limit, .. } = &mut *self.0.lock();
         for part in parts {
             let part = part.get(..written).unwrap_or(part);
             wrote.feed(part, |frame| limit.wrote(&frame));
@@ -115,7 +119,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         let new = out.filled().get(before..).unwrap_or_default();
         match this.watch.read(new) {
             Ok(heads) => {
-                this.pause = heads > HEADS_AT_ONCE;
+                this.pause = heads > MAX_HEADS_PER_READ;
                 Poll::Ready(Ok(()))
             }
             Err(fault) => Poll::Ready(Err(io::Error::other(fault))),
@@ -160,10 +164,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 }
 
 /// What a client says before its first frame.
-const PREFACE: usize = 24;
+const PREFACE_BYTES: usize = 24;
 /// Heads have no window: the library queues them for whoever relays them. After
 /// so many in one read these have a turn.
-const HEADS_AT_ONCE: usize = 8;
+const MAX_HEADS_PER_READ: usize = 8;
 
 #[cfg(test)]
 mod tests;

@@ -10,8 +10,8 @@ use crate::http1::fields::{FieldFault, Fields, is_text};
 
 /// Reads chunks from pieces of any size.
 #[derive(Debug)]
-pub(crate) struct Decoder {
-    state: State,
+pub(crate) struct ChunkDecoder {
+    state: ChunkState,
     /// Bytes of the current chunk's size line.
     line: usize,
     /// Bytes of extensions so far, beyond what the data has earned.
@@ -21,7 +21,7 @@ pub(crate) struct Decoder {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum State {
+enum ChunkState {
     Data(u64),
     DataFeed,
     DataReturn,
@@ -34,7 +34,7 @@ enum State {
 
 /// What the next bytes are: first framing, which ends here, then data.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Step {
+pub(crate) struct ChunkStep {
     pub(crate) framing: usize,
     pub(crate) data: usize,
 }
@@ -54,24 +54,24 @@ pub(crate) enum ChunkFault {
     Trailers,
 }
 
-/// Extensions are passed on to nobody; this many bytes of them are tolerated.
-const LONGEST_LINE: usize = 256;
+/// Extensions are not passed on; this many bytes of one are tolerated.
+const MAX_EXTENSION_LINE_BYTES: usize = 256;
 /// And this many in one body, beyond one for each byte of data.
-const MOST_EXTENSIONS: u64 = 16 * 1024;
-const LONGEST_TRAILERS: usize = 8 * 1024;
-const MOST_TRAILERS: usize = 32;
+const MAX_EXTENSION_BYTES: u64 = 16 * 1024;
+const MAX_TRAILER_BYTES: usize = 8 * 1024;
+const MAX_TRAILERS: usize = 32;
 /// Fifteen digits are a petabyte, and cannot overflow.
-const MOST_DIGITS: u8 = 15;
+const MAX_SIZE_DIGITS: u8 = 15;
 
-impl Decoder {
+impl ChunkDecoder {
     pub(crate) fn new() -> Self {
-        let state = State::Size { value: 0, digits: 0 };
+        let state = ChunkState::Size { value: 0, digits: 0 };
         let (line, extensions) = (0, 0);
         Self { state, line, extensions, block: Vec::new(), trailers: Fields::default() }
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == ChunkState::Done
     }
 
     /// What came after the last chunk. Whether it may be passed on is for
@@ -86,68 +86,70 @@ impl Decoder {
 
     /// Takes framing bytes off the front of `input` until data begins, and says
     /// how much of what follows is data. Both count as taken.
-    pub(crate) fn step(&mut self, input: &[u8]) -> Result<Step, ChunkFault> {
+    pub(crate) fn step(&mut self, input: &[u8]) -> Result<ChunkStep, ChunkFault> {
         let mut framing = 0;
         for byte in input {
-            if matches!(self.state, State::Data(_) | State::Done) {
+            if matches!(self.state, ChunkState::Data(_) | ChunkState::Done) {
                 break;
             }
             self.frame(*byte)?;
             framing += 1;
         }
         let mut data = 0;
-        if let State::Data(left) = &mut self.state {
+        if let ChunkState::Data(left) = &mut self.state {
             let available = input.len() - framing;
             data = usize::try_from(*left).map_or(available, |left| left.min(available));
             *left -= data as u64;
             self.extensions = self.extensions.saturating_sub(data as u64);
             if *left == 0 {
-                self.state = State::DataReturn;
+                self.state = ChunkState::DataReturn;
             }
         }
-        Ok(Step { framing, data })
+        Ok(ChunkStep { framing, data })
     }
 
     fn frame(&mut self, byte: u8) -> Result<(), ChunkFault> {
         self.state = match (self.state, byte) {
-            (State::Size { value, digits }, digit) if digit.is_ascii_hexdigit() => {
-                if digits == MOST_DIGITS {
+            (ChunkState::Size { value, digits }, digit) if digit.is_ascii_hexdigit() => {
+                if digits == MAX_SIZE_DIGITS {
                     return Err(ChunkFault::Size);
                 }
                 let digit = char::from(digit).to_digit(16).ok_or(ChunkFault::Size)?;
-                State::Size { value: value * 16 + u64::from(digit), digits: digits + 1 }
+                ChunkState::Size { value: value * 16 + u64::from(digit), digits: digits + 1 }
             }
-            (State::Size { digits: 0, .. }, _) => return Err(ChunkFault::Size),
-            (State::Size { value, .. } | State::Extension(value), b'\r') => State::SizeFeed(value),
-            (State::Size { value, .. }, b';') => State::Extension(value),
-            (State::Size { .. }, _) => return Err(ChunkFault::Size),
-            (State::Extension(value), byte) if is_text(byte) => {
+            (ChunkState::Size { digits: 0, .. }, _) => return Err(ChunkFault::Size),
+            (ChunkState::Size { value, .. } | ChunkState::Extension(value), b'\r') => {
+                ChunkState::SizeFeed(value)
+            }
+            (ChunkState::Size { value, .. }, b';') => ChunkState::Extension(value),
+            (ChunkState::Size { .. }, _) => return Err(ChunkFault::Size),
+            (ChunkState::Extension(value), byte) if is_text(byte) => {
                 self.line += 1;
                 self.extensions += 1;
-                if self.line > LONGEST_LINE || self.extensions > MOST_EXTENSIONS {
+                if self.line > MAX_EXTENSION_LINE_BYTES || self.extensions > MAX_EXTENSION_BYTES {
                     return Err(ChunkFault::Extension);
                 }
-                State::Extension(value)
+                ChunkState::Extension(value)
             }
-            (State::Extension(_), _) => return Err(ChunkFault::Extension),
-            (State::SizeFeed(0), b'\n') => State::Trailers,
-            (State::SizeFeed(value), b'\n') => State::Data(value),
-            (State::SizeFeed(_), _) => return Err(ChunkFault::Size),
-            (State::DataReturn, b'\r') => State::DataFeed,
-            (State::DataFeed, b'\n') => {
+            (ChunkState::Extension(_), _) => return Err(ChunkFault::Extension),
+            (ChunkState::SizeFeed(0), b'\n') => ChunkState::Trailers,
+            (ChunkState::SizeFeed(value), b'\n') => ChunkState::Data(value),
+            (ChunkState::SizeFeed(_), _) => return Err(ChunkFault::Size),
+            (ChunkState::DataReturn, b'\r') => ChunkState::DataFeed,
+            (ChunkState::DataFeed, b'\n') => {
                 self.line = 0;
-                State::Size { value: 0, digits: 0 }
+                ChunkState::Size { value: 0, digits: 0 }
             }
-            (State::DataReturn | State::DataFeed, _) => return Err(ChunkFault::DataEnd),
-            (State::Trailers, byte) => self.trailer(byte)?,
-            (state @ (State::Data(_) | State::Done), _) => state,
+            (ChunkState::DataReturn | ChunkState::DataFeed, _) => return Err(ChunkFault::DataEnd),
+            (ChunkState::Trailers, byte) => self.trailer(byte)?,
+            (state @ (ChunkState::Data(_) | ChunkState::Done), _) => state,
         };
         Ok(())
     }
 
-    fn trailer(&mut self, byte: u8) -> Result<State, ChunkFault> {
+    fn trailer(&mut self, byte: u8) -> Result<ChunkState, ChunkFault> {
         self.block.push(byte);
-        if self.block.len() > LONGEST_TRAILERS {
+        if self.block.len() > MAX_TRAILER_BYTES {
             return Err(ChunkFault::Trailers);
         }
         let fields = match self.block.as_slice() {
@@ -158,10 +160,10 @@ impl Decoder {
             // A line feed without its return would let the block go on past
             // what others take for its end.
             [.., last, b'\n'] if *last != b'\r' => return Err(FieldFault::LineEnd.into()),
-            _ => return Ok(State::Trailers),
+            _ => return Ok(ChunkState::Trailers),
         };
-        self.trailers.read(fields, MOST_TRAILERS)?;
-        Ok(State::Done)
+        self.trailers.read(fields, MAX_TRAILERS)?;
+        Ok(ChunkState::Done)
     }
 }
 

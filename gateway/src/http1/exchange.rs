@@ -6,37 +6,37 @@ use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::authorize::{Authorized, RequestPermit};
+use crate::authorize::RequestPermit;
 use crate::connection::ConnectionContext;
 use crate::dial::Http1Upstream;
-use crate::http1::forward::{self, Afterwards};
+use crate::http1::exchange_io::{ExchangeIo, SendState};
+use crate::http1::forward::{self, ConnectionOption};
 use crate::http1::framing::{self, Framing};
-use crate::http1::head::{RequestHead, ResponseHead};
-use crate::http1::turn::{Sending, Stop, Turn};
+use crate::http1::head::{HeadSearch, RequestHead, ResponseHead};
 use crate::http1::upgrade;
-use crate::inspect::Reserved;
-use crate::record::Exchange;
+use crate::inspect::ReservedBytes;
+use crate::record::RequestRecord;
 use crate::refuse::{Refusal, Reply};
-use crate::relay::{First, Inbox, Patience, Pump};
+use crate::relay::{BodyPump, ExchangeDeadlines, Inbox};
 use crate::request::{Request, Version};
-use crate::websocket::{Agreed, Offer};
+use crate::websocket::WebSocketOffer;
 
 /// The client's side of a connection.
-pub(crate) struct Client<'a, C> {
+pub(crate) struct ClientIo<'a, C> {
     pub(crate) io: &'a mut C,
     pub(crate) inbox: &'a mut Inbox,
-    pub(crate) patience: &'a mut Patience,
+    pub(crate) deadlines: &'a mut ExchangeDeadlines,
 }
 
 /// Memory that a connection uses again for each exchange.
-pub(crate) struct Buffers {
+pub(crate) struct ExchangeBuffers {
     response: ResponseHead,
     pub(super) upstream_in: Inbox,
     up: Vec<u8>,
     down: Vec<u8>,
 }
 
-impl Buffers {
+impl ExchangeBuffers {
     pub(crate) fn new(longest_head: usize) -> Self {
         let upstream_in = Inbox::up_to(longest_head.max(64 * 1024));
         Self { response: ResponseHead::default(), upstream_in, up: Vec::new(), down: Vec::new() }
@@ -50,273 +50,208 @@ impl Buffers {
     }
 }
 
-/// What is left of the client's connection.
+/// How an exchange ended, which says what becomes of the client's connection.
 #[derive(Debug)]
-pub(crate) enum After {
-    /// It has ended well and is to be closed.
+#[must_use]
+pub(crate) enum ExchangeEnd {
+    /// It was answered, and the connection is to be closed.
     Close,
     /// The same, while the client is still sending.
     CloseUnread,
-    /// It cannot go on, and the client must notice.
+    /// The answer broke off, and the client can tell.
     Drop,
     KeepAlive,
-    /// The same as [`After::Drop`], where the end of the connection would look
-    /// like the end of the answer.
-    Reset,
     /// Nothing was answered yet; this is the answer.
     Refused(Reply),
+    /// The answer broke off, and the end of the connection would look like the end
+    /// of the answer.
+    Reset,
 }
 
-/// Why an exchange ended early: before the client got an answer, or within it.
-pub(super) enum Stopped {
-    Answered(Refusal),
+/// Why an exchange ended early, and how much of an answer the client had by then.
+#[derive(Debug)]
+pub(crate) enum ExchangeError {
+    /// Some of it.
+    MidAnswer(Refusal),
+    /// Some of one that ends with its connection.
+    MidUndelimited(Refusal),
+    /// None of it.
     Unanswered(Refusal),
-    /// Within an answer that ends with its connection.
-    Undelimited(Refusal),
 }
 
-/// Upstreams may send hints ahead of an answer, but not forever.
-pub(crate) const MOST_INTERIM: usize = 16;
+/// Upstreams may send interim answers ahead of an answer, but not forever.
+pub(crate) const MAX_INTERIM_ANSWERS: usize = 16;
 
-/// Carries one request out and its answer back, and ends its record.
-pub(crate) async fn carry<C: AsyncRead + AsyncWrite + Unpin>(
-    authorized: Authorized<'_>,
-    head: &RequestHead,
-    framing: Framing,
-    client: &mut Client<'_, C>,
-    buffers: &mut Buffers,
-    context: &ConnectionContext,
-) -> After {
-    let Authorized { permit, request, mut exchange } = authorized;
-    let websocket = match upgrade::offer(&request, head) {
-        Ok(websocket) => websocket,
-        Err(refusal) => return After::Refused(exchange.refused(&refusal)),
-    };
-    client.patience.begin(&context.gateway);
-    let sent = Sent { permit: &permit, request: &request, head, framing, websocket, context };
-    match sent.carry(client, buffers, &mut exchange).await {
-        Ok(after) => {
-            exchange.relayed();
-            after
-        }
-        Err(Stopped::Unanswered(refusal)) => After::Refused(exchange.refused(&refusal)),
-        Err(Stopped::Undelimited(refusal)) => {
-            exchange.broken(&refusal);
-            After::Reset
-        }
-        Err(Stopped::Answered(refusal)) => {
-            exchange.broken(&refusal);
-            // Its last word is a close frame, which must not be lost on the way.
-            if refusal.is_websocket_violation() { After::CloseUnread } else { After::Drop }
-        }
-    }
-}
-
-/// A request, with all that is needed to send it.
-pub(super) struct Sent<'a> {
+/// A request that was authorized, with all that is needed to send it.
+pub(crate) struct OutgoingRequest<'a> {
     permit: &'a RequestPermit,
     pub(super) request: &'a Request<'a>,
     head: &'a RequestHead,
     framing: Framing,
     /// What it offers, if it asks for a WebSocket.
-    pub(super) websocket: Option<Offer>,
+    pub(super) websocket: Option<WebSocketOffer>,
     pub(super) context: &'a ConnectionContext,
 }
 
-impl Sent<'_> {
-    async fn carry<C: AsyncRead + AsyncWrite + Unpin>(
-        &self,
-        client: &mut Client<'_, C>,
-        buffers: &mut Buffers,
-        exchange: &mut Exchange,
-    ) -> Result<After, Stopped> {
-        let mut upstream = self.prepare(buffers, exchange).await.map_err(Stopped::Unanswered)?;
-        loop {
-            let fresh = !upstream.facts().reused;
-            match self.attempt(&mut upstream, client, buffers, exchange).await {
-                Ok(Answered::Relayed { reusable, after }) => {
-                    if reusable {
-                        upstream.give_back();
-                    }
-                    return Ok(after);
-                }
-                Ok(Answered::Upgraded(agreed)) => {
-                    return self.tunnel(agreed, upstream, client, buffers, exchange).await;
-                }
-                // A kept connection may have died before our bytes arrived. What
-                // changes nothing can be asked again; once.
-                Err(Lost::Stale(_)) if !fresh && self.repeatable() => {
-                    upstream =
-                        self.dial_anew(buffers, exchange).await.map_err(Stopped::Unanswered)?;
-                }
-                Err(Lost::Stale(why)) => {
-                    return Err(Stopped::Unanswered(Refusal::UpstreamClosed(why)));
-                }
-                Err(Lost::Stopped(stopped)) => return Err(stopped),
-            }
-        }
+impl<'a> OutgoingRequest<'a> {
+    pub(crate) fn new(
+        permit: &'a RequestPermit,
+        request: &'a Request<'a>,
+        head: &'a RequestHead,
+        framing: Framing,
+        context: &'a ConnectionContext,
+    ) -> Result<Self, Refusal> {
+        let websocket = upgrade::offer(request, head)?;
+        Ok(Self { permit, request, head, framing, websocket, context })
     }
 
-    /// Makes sure that what is known to go out may, then dials.
-    async fn prepare(
+    /// Step 7, for what is known before anything leaves: the length of the body,
+    /// and the head. The body itself is looked at while it is relayed.
+    pub(crate) fn inspect(
         &self,
-        buffers: &mut Buffers,
-        exchange: &mut Exchange,
-    ) -> Result<Http1Upstream, Refusal> {
+        buffers: &mut ExchangeBuffers,
+        record: &RequestRecord,
+    ) -> Result<ReservedBytes, ExchangeError> {
         if let Framing::Length(length) = self.framing {
-            exchange.meter().announced(length)?;
+            record.meter().announced(length).map_err(ExchangeError::Unanswered)?;
         }
-        let head = self.reserve_head(buffers, exchange)?;
-        let ConnectionContext { gateway, scheme, destination, .. } = self.context;
-        let dialled = gateway.dialer.http1(self.permit, *scheme, destination).await;
-        exchange.meter().settle(head, &dialled);
-        let upstream = dialled?;
-        exchange.dialled(upstream.facts());
-        Ok(upstream)
-    }
-
-    async fn dial_anew(
-        &self,
-        buffers: &mut Buffers,
-        exchange: &mut Exchange,
-    ) -> Result<Http1Upstream, Refusal> {
-        let head = self.reserve_head(buffers, exchange)?;
-        let ConnectionContext { gateway, scheme, destination, .. } = self.context;
-        let dialled = gateway.dialer.http1_fresh(self.permit, *scheme, destination).await;
-        exchange.meter().settle(head, &dialled);
-        let upstream = dialled?;
-        exchange.dialled(upstream.facts());
-        Ok(upstream)
-    }
-
-    /// Makes sure that the head may leave. It is written once more when it does.
-    fn reserve_head(
-        &self,
-        buffers: &mut Buffers,
-        exchange: &Exchange,
-    ) -> Result<Reserved, Refusal> {
+        // It is written once more when it leaves.
         buffers.up.clear();
         self.write_head(&mut buffers.up);
-        exchange.meter().reserve(buffers.up.len())
+        record.meter().reserve(buffers.up.len()).map_err(ExchangeError::Unanswered)
+    }
+
+    /// Step 8. `head` is what may leave once there is an upstream; `fresh` says
+    /// that no kept connection may be used.
+    pub(crate) async fn dial(
+        &self,
+        head: ReservedBytes,
+        fresh: bool,
+        record: &mut RequestRecord,
+    ) -> Result<Http1Upstream, ExchangeError> {
+        let ConnectionContext { gateway, scheme, destination, .. } = self.context;
+        let dialled = gateway.dialer.http1(self.permit, *scheme, destination, fresh).await;
+        record.meter().settle(head, &dialled);
+        let upstream = dialled.map_err(|err| ExchangeError::Unanswered(err.into()))?;
+        record.dialled(upstream.facts());
+        Ok(upstream)
+    }
+
+    /// Whether an upstream closed without a word on a request that changes nothing.
+    /// On a kept connection the request may not have arrived, and can be sent again.
+    pub(crate) fn is_repeatable(
+        &self,
+        relayed: &Result<ExchangeEnd, ExchangeError>,
+        buffers: &ExchangeBuffers,
+    ) -> bool {
+        matches!(relayed, Err(ExchangeError::Unanswered(Refusal::UpstreamClosed(_))))
+            && buffers.upstream_in.is_empty()
+            && self.framing == Framing::Empty
+            && !self.request.mutates()
     }
 
     fn write_head(&self, out: &mut Vec<u8>) {
         forward::request(self.request, self.head, &self.context.authority, self.framing, out);
     }
 
-    fn repeatable(&self) -> bool {
-        self.framing == Framing::Empty && !self.request.mutates()
-    }
-
-    /// Sends the request and relays its answer, all of it or up to an upgrade.
-    async fn attempt<C: AsyncRead + AsyncWrite + Unpin>(
+    /// Step 9: sends the request and relays its answer, or all that follows an
+    /// upgrade.
+    pub(crate) async fn relay<C: AsyncRead + AsyncWrite + Unpin>(
         &self,
-        upstream: &mut Http1Upstream,
-        client: &mut Client<'_, C>,
-        buffers: &mut Buffers,
-        exchange: &mut Exchange,
-    ) -> Result<Answered, Lost> {
-        let Buffers { response, upstream_in, up, down } = buffers;
+        mut upstream: Http1Upstream,
+        client: &mut ClientIo<'_, C>,
+        buffers: &mut ExchangeBuffers,
+        record: &mut RequestRecord,
+    ) -> Result<ExchangeEnd, ExchangeError> {
+        let ExchangeBuffers { response, upstream_in, up, down } = buffers;
         upstream_in.clear();
-        let mut up = Pump::new(self.framing, self.framing == Framing::Chunked, mem::take(up));
+        let mut up = BodyPump::new(self.framing, self.framing == Framing::Chunked, mem::take(up));
         self.write_head(&mut up.out);
-        let mut turn = Turn {
+        let mut io = ExchangeIo {
             client: client.io,
             client_in: client.inbox,
             upstream: upstream.io(),
             upstream_in,
             up,
-            sending: Sending::Running,
-            down: Pump::new(Framing::Empty, false, mem::take(down)),
+            sending: SendState::Running,
+            down: BodyPump::new(Framing::Empty, false, mem::take(down)),
             client_ended: false,
-            exchange,
-            handed_over: false,
-            searched: 0,
-            longest_head: self.context.gateway.limits.header_bytes(),
+            record,
+            record_sent: false,
+            search: HeadSearch::new(self.context.gateway.limits.bounds().header_bytes),
         };
 
-        self.head_of_answer(&mut turn, response, client.patience).await?;
+        self.head_of_answer(&mut io, response, client.deadlines).await?;
         let answered_at = Instant::now();
         if response.status == 101 {
-            let agreed = self.check_upgrade(&turn, response).map_err(Lost::unanswered)?;
-            let upgraded = self.upgrade(&mut turn, response, client.patience).await;
-            turn.exchange.answered(101, answered_at);
-            (buffers.up, buffers.down) = (turn.up.out, turn.down.out);
-            return upgraded.map(|()| Answered::Upgraded(agreed)).map_err(Lost::answered);
+            let agreed = self.check_upgrade(&io, response).map_err(ExchangeError::Unanswered)?;
+            let upgraded = self.upgrade(&mut io, response, client.deadlines).await;
+            io.record.answered(101, answered_at);
+            (buffers.up, buffers.down) = (io.up.out, io.down.out);
+            upgraded.map_err(ExchangeError::MidAnswer)?;
+            return self.tunnel(agreed, upstream, client, buffers, record).await;
         }
 
-        let (answer, afterwards) = self.begin_answer(&mut turn, response, client.patience)?;
-        turn.exchange.answered(response.status, answered_at);
-        if let Err(lost) = self.record_answer(&mut turn, client.patience).await {
-            (buffers.up, buffers.down) = (turn.up.out, turn.down.out);
-            return Err(lost);
+        let (answer, option) = self.begin_answer(&mut io, response, client.deadlines)?;
+        io.record.answered(response.status, answered_at);
+        if let Err(err) = self.record_answer(&mut io, client.deadlines).await {
+            (buffers.up, buffers.down) = (io.up.out, io.down.out);
+            return Err(err);
         }
-        let relayed = self.body_of_answer(&mut turn, client.patience).await;
-        let whole = relayed.is_ok();
-        let reusable = whole
-            && turn.sending == Sending::Done
-            && turn.upstream_in.is_empty()
+        let relayed = self.drive(&mut io, client.deadlines, ExchangeIo::poll_body).await;
+        let reusable = io.sending == SendState::Done
+            && io.upstream_in.is_empty()
             && answer != Framing::UntilClose
             && forward::upstream_stays(response);
-        let after = match (turn.sending, afterwards) {
-            (Sending::Done, Afterwards::KeepAlive(_)) => After::KeepAlive,
-            (Sending::Done, Afterwards::Close | Afterwards::Upgraded) => After::Close,
-            (Sending::Abandoned | Sending::Running, _) => After::CloseUnread,
+        let end = match (io.sending, option) {
+            (SendState::Done, ConnectionOption::KeepAlive(_)) => ExchangeEnd::KeepAlive,
+            (SendState::Done, ConnectionOption::Close | ConnectionOption::Upgrade) => {
+                ExchangeEnd::Close
+            }
+            (SendState::Abandoned | SendState::Running, _) => ExchangeEnd::CloseUnread,
         };
-        (buffers.up, buffers.down) = (turn.up.out, turn.down.out);
+        (buffers.up, buffers.down) = (io.up.out, io.down.out);
         // Chunks would show that some are missing, but an old client has none.
         let delimited = matches!(answer, Framing::Empty | Framing::Length(_));
         let undelimited = !delimited && self.head.version == Version::Http10;
         relayed.map_err(|refusal| match undelimited {
-            true => Lost::Stopped(Stopped::Undelimited(refusal)),
-            false => Lost::answered(refusal),
+            true => ExchangeError::MidUndelimited(refusal),
+            false => ExchangeError::MidAnswer(refusal),
         })?;
-        Ok(Answered::Relayed { reusable, after })
+        if reusable {
+            upstream.give_back();
+        }
+        Ok(end)
     }
 
     /// Waits for the final head, relaying interim ones.
     async fn head_of_answer<C: AsyncRead + AsyncWrite + Unpin>(
         &self,
-        turn: &mut Turn<'_, C>,
+        io: &mut ExchangeIo<'_, C>,
         response: &mut ResponseHead,
-        patience: &mut Patience,
-    ) -> Result<(), Lost> {
-        for _ in 0..MOST_INTERIM {
-            let poll = |turn: &mut Turn<'_, C>, cx: &mut Context<'_>| turn.poll_head(cx);
-            let end = loop {
-                match patience.first(turn, poll, Turn::moved).await {
-                    First::It(Ok(end)) => break end,
-                    First::It(Err(Stop::Stale(why))) => return Err(Lost::Stale(why)),
-                    First::It(Err(Stop::Refused(refusal))) => {
-                        return Err(Lost::unanswered(refusal));
-                    }
-                    First::Idle(limit) if turn.sending == Sending::Running => {
-                        return Err(Lost::unanswered(Refusal::Idle { limit }));
-                    }
-                    First::Idle(limit) => {
-                        return Err(Lost::unanswered(Refusal::UpstreamSilent { limit }));
-                    }
-                    First::Total(limit) => {
-                        return Err(Lost::unanswered(Refusal::CapReached { limit }));
-                    }
-                    First::Signal => {
-                        self.context.reconsider(self.request).map_err(Lost::unanswered)?;
-                    }
+        deadlines: &mut ExchangeDeadlines,
+    ) -> Result<(), ExchangeError> {
+        for _ in 0..MAX_INTERIM_ANSWERS {
+            let read = self.drive(io, deadlines, ExchangeIo::poll_head).await;
+            let end = read.map_err(|refusal| match refusal {
+                Refusal::Idle { limit } if io.sending != SendState::Running => {
+                    ExchangeError::Unanswered(Refusal::UpstreamSilent { limit })
                 }
-            };
-            let bytes = turn.upstream_in.filled().get(..end).unwrap_or_default();
-            let most = self.context.gateway.limits.headers();
+                refusal => ExchangeError::Unanswered(refusal),
+            })?;
+            let bytes = io.upstream_in.filled().get(..end).unwrap_or_default();
+            let most = self.context.gateway.limits.bounds().headers;
             response.read(bytes, most).map_err(|fault| malformed(&fault))?;
-            turn.upstream_in.consume(end);
-            // As it came, whatever of it is passed on.
-            turn.exchange.meter().received(end).map_err(Lost::unanswered)?;
+            io.upstream_in.consume(end);
+            // All of the head is counted, also what is not passed on.
+            io.record.meter().received(end).map_err(ExchangeError::Unanswered)?;
             if !matches!(response.status, 100 | 102..200) {
                 return Ok(());
             }
             if self.head.version != Version::Http10 {
-                let keep = Afterwards::KeepAlive(Version::Http11);
-                forward::response(response, false, keep, &mut turn.down.out);
-                turn.exchange.open();
+                let keep = ConnectionOption::KeepAlive(Version::Http11);
+                forward::response(response, false, keep, &mut io.down.out);
+                io.record.open();
             }
         }
         Err(malformed(&"it sent hint after hint and no answer"))
@@ -325,10 +260,10 @@ impl Sent<'_> {
     /// Puts the head of the answer in front of its body.
     fn begin_answer<C>(
         &self,
-        turn: &mut Turn<'_, C>,
+        io: &mut ExchangeIo<'_, C>,
         response: &ResponseHead,
-        patience: &Patience,
-    ) -> Result<(Framing, Afterwards), Lost> {
+        deadlines: &ExchangeDeadlines,
+    ) -> Result<(Framing, ConnectionOption), ExchangeError> {
         let bodiless = self.request.method == policies::Method::Head;
         let ResponseHead { fields, version, status, .. } = response;
         let answer = framing::of_response(fields, *version, *status, bodiless)
@@ -337,85 +272,73 @@ impl Sent<'_> {
         let delimited = matches!(answer, Framing::Empty | Framing::Length(_));
         let stays = forward::client_stays(self.head)
             && (delimited || !old)
-            && turn.sending == Sending::Done
-            && !turn.client_ended
-            && !patience.signals().draining();
-        let afterwards =
-            if stays { Afterwards::KeepAlive(self.head.version) } else { Afterwards::Close };
-        // What lasts until the end gets an end that can be told from a break.
+            && io.sending == SendState::Done
+            && !io.client_ended
+            && !deadlines.signals().draining();
+        let option = if stays {
+            ConnectionOption::KeepAlive(self.head.version)
+        } else {
+            ConnectionOption::Close
+        };
+        // A body that ends with its connection is sent in chunks, so that its end can
+        // be told from a failure.
         let chunked = !delimited && !old;
-        turn.down.carry(answer, chunked);
-        forward::response(response, chunked, afterwards, &mut turn.down.out);
-        Ok((answer, afterwards))
+        io.down.carry(answer, chunked);
+        forward::response(response, chunked, option, &mut io.down.out);
+        Ok((answer, option))
     }
 
-    /// Waits until the client may hear the answer. If nothing can be recorded it
-    /// hears that instead.
+    /// Waits until a record is written, so that the answer may be sent. If nothing
+    /// can be recorded, the client is told that instead.
     async fn record_answer<C: AsyncRead + AsyncWrite + Unpin>(
         &self,
-        turn: &mut Turn<'_, C>,
-        patience: &mut Patience,
-    ) -> Result<(), Lost> {
-        let poll = |turn: &mut Turn<'_, C>, cx: &mut Context<'_>| turn.poll_recorded(cx);
-        match self.drive(turn, patience, poll).await {
-            Err(refusal @ Refusal::AuditUnavailable(_)) => Err(Lost::unanswered(refusal)),
-            recorded => recorded.map_err(Lost::answered),
+        io: &mut ExchangeIo<'_, C>,
+        deadlines: &mut ExchangeDeadlines,
+    ) -> Result<(), ExchangeError> {
+        match self.drive(io, deadlines, ExchangeIo::poll_recorded).await {
+            Err(refusal @ Refusal::AuditUnavailable(_)) => Err(ExchangeError::Unanswered(refusal)),
+            recorded => recorded.map_err(ExchangeError::MidAnswer),
         }
     }
 
-    async fn body_of_answer<C: AsyncRead + AsyncWrite + Unpin>(
+    /// Drives a step until it is done or must not go on.
+    pub(super) async fn drive<'t, C: AsyncRead + AsyncWrite + Unpin, T>(
         &self,
-        turn: &mut Turn<'_, C>,
-        patience: &mut Patience,
-    ) -> Result<(), Refusal> {
-        let poll = |turn: &mut Turn<'_, C>, cx: &mut Context<'_>| turn.poll_body(cx);
-        self.drive(turn, patience, poll).await
+        io: &mut ExchangeIo<'t, C>,
+        deadlines: &mut ExchangeDeadlines,
+        step: impl FnMut(&mut ExchangeIo<'t, C>, &mut Context<'_>) -> Poll<Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        deadlines.drive(io, step, ExchangeIo::moved, || self.context.reconsider(self.request)).await
     }
+}
 
-    /// Drives a step of the answer until it is done or must not go on.
-    async fn drive<C: AsyncRead + AsyncWrite + Unpin>(
-        &self,
-        turn: &mut Turn<'_, C>,
-        patience: &mut Patience,
-        mut step: impl FnMut(&mut Turn<'_, C>, &mut Context<'_>) -> Poll<Result<(), Stop>>,
-    ) -> Result<(), Refusal> {
-        loop {
-            match patience.first(turn, &mut step, Turn::moved).await {
-                First::It(Ok(())) => return Ok(()),
-                First::It(Err(Stop::Refused(refusal))) => return Err(refusal),
-                First::It(Err(Stop::Stale(why))) => return Err(Refusal::UpstreamClosed(why)),
-                First::Idle(limit) => return Err(Refusal::Idle { limit }),
-                First::Total(limit) => return Err(Refusal::CapReached { limit }),
-                First::Signal => self.context.reconsider(self.request)?,
+impl RequestRecord {
+    /// Step 10: ends the record of a request that was authorized.
+    pub(crate) fn ended(self, relayed: Result<ExchangeEnd, ExchangeError>) -> ExchangeEnd {
+        match relayed {
+            Ok(end) => {
+                self.relayed();
+                end
+            }
+            Err(ExchangeError::Unanswered(refusal)) => ExchangeEnd::Refused(self.refused(&refusal)),
+            Err(ExchangeError::MidUndelimited(refusal)) => {
+                self.broken(&refusal);
+                ExchangeEnd::Reset
+            }
+            Err(ExchangeError::MidAnswer(refusal)) => {
+                self.broken(&refusal);
+                // What was sent last is a close frame, which must not be lost on the way.
+                match refusal.is_websocket_violation() {
+                    true => ExchangeEnd::CloseUnread,
+                    false => ExchangeEnd::Drop,
+                }
             }
         }
     }
 }
 
-/// What came back.
-enum Answered {
-    Relayed { reusable: bool, after: After },
-    Upgraded(Agreed),
-}
-
-/// Why an attempt came to nothing.
-enum Lost {
-    Stale(String),
-    Stopped(Stopped),
-}
-
-impl Lost {
-    fn answered(refusal: Refusal) -> Self {
-        Self::Stopped(Stopped::Answered(refusal))
-    }
-
-    fn unanswered(refusal: Refusal) -> Self {
-        Self::Stopped(Stopped::Unanswered(refusal))
-    }
-}
-
-fn malformed(why: &dyn std::fmt::Display) -> Lost {
-    Lost::unanswered(Refusal::UpstreamMalformed(why.to_string()))
+fn malformed(why: &dyn std::fmt::Display) -> ExchangeError {
+    ExchangeError::Unanswered(Refusal::UpstreamMalformed(why.to_string()))
 }
 
 #[cfg(test)]
@@ -424,7 +347,7 @@ mod tests {
 
     #[tokio::test]
     async fn buffers_give_their_memory_back_between_two_exchanges() {
-        let mut buffers = Buffers::new(0);
+        let mut buffers = ExchangeBuffers::new(0);
         (buffers.up, buffers.down) = (Vec::with_capacity(100), Vec::with_capacity(100));
         buffers.upstream_in.fill(&mut &b"the rest of an answer"[..]).await.unwrap();
         buffers.shrink();

@@ -18,14 +18,14 @@ pub(crate) struct Fields {
 /// One field, as places in the block.
 #[derive(Clone, Copy, Debug)]
 struct Field {
-    known: Known,
+    known: KnownField,
     name: (u32, u32),
     value: (u32, u32),
 }
 
 /// Fields that mean something to a proxy. All others are passed on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Known {
+pub(crate) enum KnownField {
     AltSvc,
     Connection,
     ContentLength,
@@ -100,27 +100,29 @@ impl Fields {
             bytes.get(start as usize..end as usize).unwrap_or_default()
         };
         let mut nominated: Vec<&[u8]> = Vec::new();
-        for field in fields.iter().filter(|field| field.known == Known::Connection) {
+        for field in fields.iter().filter(|field| field.known == KnownField::Connection) {
             nominated.extend(tokens(text(field.value)).filter(|option| !is_usual_option(option)));
-            if nominated.len() > MOST_OPTIONS {
+            if nominated.len() > MAX_CONNECTION_OPTIONS {
                 return Err(FieldFault::Options);
             }
         }
         let is_nominated = |name| nominated.iter().any(|option| option.eq_ignore_ascii_case(name));
         fields.retain(|field| match field.known {
-            Known::AltSvc | Known::Expect | Known::Other => !is_nominated(text(field.name)),
-            Known::Gateway
-            | Known::Http2Settings
-            | Known::KeepAlive
-            | Known::ProxyAuthenticate
-            | Known::ProxyAuthorization
-            | Known::ProxyConnection => false,
-            Known::Connection
-            | Known::ContentLength
-            | Known::Host
-            | Known::Te
-            | Known::TransferEncoding
-            | Known::Upgrade => true,
+            KnownField::AltSvc | KnownField::Expect | KnownField::Other => {
+                !is_nominated(text(field.name))
+            }
+            KnownField::Gateway
+            | KnownField::Http2Settings
+            | KnownField::KeepAlive
+            | KnownField::ProxyAuthenticate
+            | KnownField::ProxyAuthorization
+            | KnownField::ProxyConnection => false,
+            KnownField::Connection
+            | KnownField::ContentLength
+            | KnownField::Host
+            | KnownField::Te
+            | KnownField::TransferEncoding
+            | KnownField::Upgrade => true,
         });
         Ok(())
     }
@@ -140,12 +142,12 @@ impl Fields {
     }
 
     /// Every field: what it is to us, its name as written, its value.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Known, &[u8], &[u8])> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (KnownField, &[u8], &[u8])> {
         self.fields.iter().map(|field| (field.known, self.text(field.name), self.text(field.value)))
     }
 
     /// Every value of the fields of one kind.
-    pub(crate) fn of(&self, known: Known) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn of(&self, known: KnownField) -> impl Iterator<Item = &[u8]> {
         self.fields
             .iter()
             .filter(move |field| field.known == known)
@@ -154,11 +156,12 @@ impl Fields {
 
     /// Whether some `Connection` field lists `name`.
     pub(crate) fn connection_lists(&self, name: &[u8]) -> bool {
-        self.of(Known::Connection).any(|value| tokens(value).any(|t| t.eq_ignore_ascii_case(name)))
+        self.of(KnownField::Connection)
+            .any(|value| tokens(value).any(|t| t.eq_ignore_ascii_case(name)))
     }
 
     /// Whether there is a field of this kind.
-    pub(crate) fn has(&self, known: Known) -> bool {
+    pub(crate) fn has(&self, known: KnownField) -> bool {
         self.fields.iter().any(|field| field.known == known)
     }
 
@@ -173,7 +176,10 @@ impl Headers for Fields {
     fn each<'h>(&'h self, each: &mut dyn FnMut(&'h [u8], &'h [u8])) {
         for (known, name, value) in self.iter() {
             match known {
-                Known::Connection | Known::Te | Known::TransferEncoding | Known::Upgrade => {}
+                KnownField::Connection
+                | KnownField::Te
+                | KnownField::TransferEncoding
+                | KnownField::Upgrade => {}
                 _ => each(name, value),
             }
         }
@@ -197,8 +203,8 @@ fn is_usual_option(option: &[u8]) -> bool {
     usual.iter().any(|known| option.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// Nobody has a use for more, and each is compared with each field.
-const MOST_OPTIONS: usize = 32;
+/// Each is compared with each field, so there is a limit; no real client has as many.
+const MAX_CONNECTION_OPTIONS: usize = 32;
 
 /// The members of a comma-separated list.
 pub(crate) fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -274,26 +280,25 @@ const TOKEN: [bool; 256] = {
     table
 };
 
-fn known(name: &[u8]) -> Known {
+fn known(name: &[u8]) -> KnownField {
     let is = |text: &str| name.eq_ignore_ascii_case(text.as_bytes());
-    // By length first: most names are nobody's business, and most are told apart
-    // without looking at a letter.
+    // By length first: most names are of no interest, and their length shows it.
     match name.len() {
-        2 if is("te") => Known::Te,
-        4 if is("host") => Known::Host,
-        6 if is("expect") => Known::Expect,
-        7 if is("upgrade") => Known::Upgrade,
-        7 if is("alt-svc") => Known::AltSvc,
-        10 if is("connection") => Known::Connection,
-        10 if is("keep-alive") => Known::KeepAlive,
-        14 if is("content-length") => Known::ContentLength,
-        14 if is("http2-settings") => Known::Http2Settings,
-        16 if is("proxy-connection") => Known::ProxyConnection,
-        17 if is("transfer-encoding") => Known::TransferEncoding,
-        18 if is("proxy-authenticate") => Known::ProxyAuthenticate,
-        19 if is("proxy-authorization") => Known::ProxyAuthorization,
-        10.. if is_gateway_field(name) => Known::Gateway,
-        _ => Known::Other,
+        2 if is("te") => KnownField::Te,
+        4 if is("host") => KnownField::Host,
+        6 if is("expect") => KnownField::Expect,
+        7 if is("upgrade") => KnownField::Upgrade,
+        7 if is("alt-svc") => KnownField::AltSvc,
+        10 if is("connection") => KnownField::Connection,
+        10 if is("keep-alive") => KnownField::KeepAlive,
+        14 if is("content-length") => KnownField::ContentLength,
+        14 if is("http2-settings") => KnownField::Http2Settings,
+        16 if is("proxy-connection") => KnownField::ProxyConnection,
+        17 if is("transfer-encoding") => KnownField::TransferEncoding,
+        18 if is("proxy-authenticate") => KnownField::ProxyAuthenticate,
+        19 if is("proxy-authorization") => KnownField::ProxyAuthorization,
+        10.. if is_gateway_field(name) => KnownField::Gateway,
+        _ => KnownField::Other,
     }
 }
 
@@ -379,26 +384,26 @@ mod tests {
     #[test]
     fn each_field_that_means_something_to_us_is_known_by_its_name() {
         for (name, expected) in [
-            ("TE", Known::Te),
-            ("Host", Known::Host),
-            ("Expect", Known::Expect),
-            ("Upgrade", Known::Upgrade),
-            ("Alt-Svc", Known::AltSvc),
-            ("Connection", Known::Connection),
-            ("Keep-Alive", Known::KeepAlive),
-            ("Content-Length", Known::ContentLength),
-            ("HTTP2-Settings", Known::Http2Settings),
-            ("Proxy-Connection", Known::ProxyConnection),
-            ("Transfer-Encoding", Known::TransferEncoding),
-            ("Proxy-Authenticate", Known::ProxyAuthenticate),
-            ("Proxy-Authorization", Known::ProxyAuthorization),
-            ("X-Sluice-Code", Known::Gateway),
+            ("TE", KnownField::Te),
+            ("Host", KnownField::Host),
+            ("Expect", KnownField::Expect),
+            ("Upgrade", KnownField::Upgrade),
+            ("Alt-Svc", KnownField::AltSvc),
+            ("Connection", KnownField::Connection),
+            ("Keep-Alive", KnownField::KeepAlive),
+            ("Content-Length", KnownField::ContentLength),
+            ("HTTP2-Settings", KnownField::Http2Settings),
+            ("Proxy-Connection", KnownField::ProxyConnection),
+            ("Transfer-Encoding", KnownField::TransferEncoding),
+            ("Proxy-Authenticate", KnownField::ProxyAuthenticate),
+            ("Proxy-Authorization", KnownField::ProxyAuthorization),
+            ("X-Sluice-Code", KnownField::Gateway),
         ] {
             assert_eq!(known(name.as_bytes()), expected, "{name}");
             assert_eq!(known(name.to_lowercase().as_bytes()), expected, "{name}");
             let mut other = name.as_bytes().to_vec();
             other[0] = b'q';
-            assert_eq!(known(&other), Known::Other, "{name}");
+            assert_eq!(known(&other), KnownField::Other, "{name}");
         }
     }
 
@@ -417,7 +422,7 @@ mod tests {
     #[test]
     fn options_without_end_are_refused() {
         let mut fields = Fields::default();
-        let block = format!("Connection: close, {}\r\n", "a,".repeat(MOST_OPTIONS + 1));
+        let block = format!("Connection: close, {}\r\n", "a,".repeat(MAX_CONNECTION_OPTIONS + 1));
         fields.read(block.as_bytes(), 8).unwrap();
         assert_eq!(fields.keep_end_to_end(), Err(FieldFault::Options));
     }
@@ -439,9 +444,9 @@ mod tests {
             fields.read(block.as_bytes(), 8).unwrap();
             fields.keep_end_to_end().map(|()| fields.iter().count())
         };
-        assert_eq!(options("a", MOST_OPTIONS), Ok(3));
-        assert_eq!(options("a", MOST_OPTIONS + 1), Err(FieldFault::Options));
-        assert_eq!(options("close", MOST_OPTIONS * 2), Ok(3), "it nominates no field");
+        assert_eq!(options("a", MAX_CONNECTION_OPTIONS), Ok(3));
+        assert_eq!(options("a", MAX_CONNECTION_OPTIONS + 1), Err(FieldFault::Options));
+        assert_eq!(options("close", MAX_CONNECTION_OPTIONS * 2), Ok(3), "it nominates no field");
         assert_eq!(options("x-kept", 1), Ok(2));
     }
 
@@ -449,9 +454,9 @@ mod tests {
     fn fields_are_found_and_dropped_by_what_they_are() {
         let mut fields = Fields::default();
         fields.read(b"Host: a\r\nX-A: 1\r\n", 8).unwrap();
-        assert!(fields.has(Known::Host) && !fields.has(Known::Te));
+        assert!(fields.has(KnownField::Host) && !fields.has(KnownField::Te));
         fields.retain(|name| !name.eq_ignore_ascii_case(b"host"));
-        assert!(!fields.has(Known::Host));
+        assert!(!fields.has(KnownField::Host));
         assert_eq!(fields.iter().map(|(_, name, _)| name).collect::<Vec<_>>(), [b"X-A"]);
     }
 }

@@ -10,10 +10,10 @@ use std::io::Write as _;
 
 use policies::misspelt_control_field;
 
-use crate::http1::fields::{Fields, Known, tokens};
+use crate::http1::fields::{Fields, KnownField, tokens};
 use crate::http1::framing::Framing;
 use crate::http1::head::{RequestHead, ResponseHead};
-use crate::refuse::Wire;
+use crate::refuse::HttpReply;
 use crate::request::{Request, Version};
 
 /// Writes the head of a request for the upstream.
@@ -32,53 +32,55 @@ pub(crate) fn request(
         out.extend_from_slice(query.as_str().as_bytes());
     }
     out.extend_from_slice(b" HTTP/1.1\r\n");
-    if !head.fields.has(Known::Host) {
+    if !head.fields.has(KnownField::Host) {
         field(b"Host", authority.as_bytes(), out);
     }
     for (known, name, value) in head.fields.iter() {
         match known {
-            Known::Host => field(name, authority.as_bytes(), out),
-            Known::ContentLength => field(name, value, out),
-            Known::TransferEncoding if framing == Framing::Chunked => field(name, b"chunked", out),
-            Known::Te if !request.websocket && wants_trailers(value) => {
+            KnownField::Host => field(name, authority.as_bytes(), out),
+            KnownField::ContentLength => field(name, value, out),
+            KnownField::TransferEncoding if framing == Framing::Chunked => {
+                field(name, b"chunked", out)
+            }
+            KnownField::Te if !request.websocket && wants_trailers(value) => {
                 out.extend_from_slice(b"Connection: te\r\n");
                 field(name, b"trailers", out);
             }
-            Known::Upgrade if request.websocket => {
+            KnownField::Upgrade if request.websocket => {
                 out.extend_from_slice(b"Connection: Upgrade\r\n");
                 field(name, b"websocket", out);
             }
-            Known::AltSvc | Known::Expect | Known::Other => field(name, value, out),
-            Known::Connection
-            | Known::Gateway
-            | Known::Http2Settings
-            | Known::KeepAlive
-            | Known::ProxyAuthenticate
-            | Known::ProxyAuthorization
-            | Known::ProxyConnection
-            | Known::Te
-            | Known::TransferEncoding
-            | Known::Upgrade => {}
+            KnownField::AltSvc | KnownField::Expect | KnownField::Other => field(name, value, out),
+            KnownField::Connection
+            | KnownField::Gateway
+            | KnownField::Http2Settings
+            | KnownField::KeepAlive
+            | KnownField::ProxyAuthenticate
+            | KnownField::ProxyAuthorization
+            | KnownField::ProxyConnection
+            | KnownField::Te
+            | KnownField::TransferEncoding
+            | KnownField::Upgrade => {}
         }
     }
     out.extend_from_slice(b"\r\n");
 }
 
-/// What becomes of the client's connection after a response.
+/// What a response says to the client about its connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Afterwards {
+pub(crate) enum ConnectionOption {
     Close,
     /// Said aloud only to HTTP/1.0, where it is not the default.
     KeepAlive(Version),
     /// It is not HTTP any more.
-    Upgraded,
+    Upgrade,
 }
 
 /// Writes the head of a response for the client, final or not.
 pub(crate) fn response(
     head: &ResponseHead,
     chunked: bool,
-    afterwards: Afterwards,
+    option: ConnectionOption,
     out: &mut Vec<u8>,
 ) {
     write!(out, "HTTP/1.1 {} ", head.status).expect("writing to memory cannot fail");
@@ -87,42 +89,42 @@ pub(crate) fn response(
     let lengthless = matches!(head.status, 100..200 | 204);
     for (known, name, value) in head.fields.iter() {
         match known {
-            Known::ContentLength if !lengthless => field(name, value, out),
-            Known::Upgrade if afterwards == Afterwards::Upgraded => {
+            KnownField::ContentLength if !lengthless => field(name, value, out),
+            KnownField::Upgrade if option == ConnectionOption::Upgrade => {
                 out.extend_from_slice(b"Connection: Upgrade\r\n");
                 field(name, b"websocket", out);
             }
-            Known::Other if misspelt_control_field(name).is_some() => {}
-            Known::Expect | Known::Host | Known::Other => field(name, value, out),
-            Known::AltSvc
-            | Known::Connection
-            | Known::ContentLength
-            | Known::Gateway
-            | Known::Http2Settings
-            | Known::KeepAlive
-            | Known::ProxyAuthenticate
-            | Known::ProxyAuthorization
-            | Known::ProxyConnection
-            | Known::Te
-            | Known::TransferEncoding
-            | Known::Upgrade => {}
+            KnownField::Other if misspelt_control_field(name).is_some() => {}
+            KnownField::Expect | KnownField::Host | KnownField::Other => field(name, value, out),
+            KnownField::AltSvc
+            | KnownField::Connection
+            | KnownField::ContentLength
+            | KnownField::Gateway
+            | KnownField::Http2Settings
+            | KnownField::KeepAlive
+            | KnownField::ProxyAuthenticate
+            | KnownField::ProxyAuthorization
+            | KnownField::ProxyConnection
+            | KnownField::Te
+            | KnownField::TransferEncoding
+            | KnownField::Upgrade => {}
         }
     }
     if chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
     if head.status >= 200 {
-        say(afterwards, out);
+        write_option(option, out);
     }
     out.extend_from_slice(b"\r\n");
 }
 
 /// Writes a refusal, whole.
 pub(crate) fn refusal(
-    wire: &Wire,
+    wire: &HttpReply,
     reason: &str,
     bodiless: bool,
-    afterwards: Afterwards,
+    option: ConnectionOption,
     out: &mut Vec<u8>,
 ) {
     write!(out, "HTTP/1.1 {} {reason}\r\n", wire.status).expect("writing to memory cannot fail");
@@ -130,7 +132,7 @@ pub(crate) fn refusal(
         field(name.as_bytes(), value.as_bytes(), out);
     }
     write!(out, "content-length: {}\r\n", wire.body.len()).expect("writing to memory cannot fail");
-    say(afterwards, out);
+    write_option(option, out);
     out.extend_from_slice(b"\r\n");
     if !bodiless {
         out.extend_from_slice(&wire.body);
@@ -154,13 +156,14 @@ fn stays(fields: &Fields, version: Version) -> bool {
     }
 }
 
-fn say(afterwards: Afterwards, out: &mut Vec<u8>) {
-    match afterwards {
-        Afterwards::Close => out.extend_from_slice(b"Connection: close\r\n"),
-        Afterwards::KeepAlive(Version::Http10) => {
+fn write_option(option: ConnectionOption, out: &mut Vec<u8>) {
+    match option {
+        ConnectionOption::Close => out.extend_from_slice(b"Connection: close\r\n"),
+        ConnectionOption::KeepAlive(Version::Http10) => {
             out.extend_from_slice(b"Connection: keep-alive\r\n");
         }
-        Afterwards::KeepAlive(Version::Http11 | Version::Http2) | Afterwards::Upgraded => {}
+        ConnectionOption::KeepAlive(Version::Http11 | Version::Http2)
+        | ConnectionOption::Upgrade => {}
     }
 }
 

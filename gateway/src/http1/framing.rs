@@ -4,7 +4,7 @@
 //! second one is refused: a length beside a coding, two lengths (equal ones too),
 //! a length with a sign, a coding that is not exactly `chunked`.
 
-use crate::http1::fields::{Fields, Known};
+use crate::http1::fields::{Fields, KnownField};
 use crate::request::Version;
 
 /// How a body is delimited.
@@ -35,8 +35,8 @@ pub(crate) enum FramingFault {
 
 /// What the fields say, before the message's kind is considered.
 fn written(fields: &Fields, version: Version) -> Result<Option<Framing>, FramingFault> {
-    let coding = only(fields, Known::TransferEncoding)?;
-    let length = only(fields, Known::ContentLength)?;
+    let coding = only(fields, KnownField::TransferEncoding)?;
+    let length = only(fields, KnownField::ContentLength)?;
     match (coding, length) {
         (Some(_), Some(_)) => Err(FramingFault::Both),
         (Some(_), None) if version == Version::Http10 => Err(FramingFault::OldCoding),
@@ -74,7 +74,7 @@ pub(crate) fn of_response(
     })
 }
 
-fn only(fields: &Fields, known: Known) -> Result<Option<&[u8]>, FramingFault> {
+fn only(fields: &Fields, known: KnownField) -> Result<Option<&[u8]>, FramingFault> {
     let mut values = fields.of(known);
     let first = values.next();
     if values.next().is_some() {

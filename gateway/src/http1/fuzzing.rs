@@ -1,7 +1,7 @@
 //! Any bytes as a head or a body: one reading, however they arrive.
 
 use crate::fuzzing::piece_size;
-use crate::http1::chunked::{self, ChunkFault, Decoder};
+use crate::http1::chunked::{self, ChunkDecoder, ChunkFault};
 use crate::http1::fields::{Fields, tokens};
 use crate::http1::framing::{self, Framing};
 use crate::http1::head::{self, HeadFault, RequestHead, ResponseHead};
@@ -167,7 +167,7 @@ struct Complete {
 
 /// Decodes `input`, which arrives in pieces: its end if it has one, and the data.
 fn decode(input: &[u8], piece: usize) -> (Result<Option<Complete>, ChunkFault>, Vec<u8>) {
-    let mut decoder = Decoder::new();
+    let mut decoder = ChunkDecoder::new();
     let (mut data, mut used, mut arrived) = (Vec::new(), 0, 0);
     while !decoder.is_done() {
         if used == arrived {

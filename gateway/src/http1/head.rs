@@ -1,12 +1,37 @@
 //! Heads: a first line, header fields, an empty line.
 //!
-//! [`end`] finds where a head ends and nothing else; it refuses a line feed
-//! without its carriage return on the way, so that a client that cannot end a
-//! line is told at once and not when its time is up. [`RequestHead`] and
+//! [`HeadSearch`] finds where a head ends and nothing else; it refuses a line
+//! feed without its carriage return on the way, so that a client that cannot end
+//! a line is told at once and not when its time is up. [`RequestHead`] and
 //! [`ResponseHead`] are what came before that end.
 
 use crate::http1::fields::{FieldFault, Fields, is_text, is_token};
 use crate::request::Version;
+
+/// Looks for the end of a head in bytes that grow, up to a limit.
+#[derive(Debug)]
+pub(crate) struct HeadSearch {
+    /// How many of the bytes were searched before.
+    searched: usize,
+    max_bytes: usize,
+}
+
+impl HeadSearch {
+    pub(crate) fn new(max_bytes: usize) -> Self {
+        Self { searched: 0, max_bytes }
+    }
+
+    /// The length of the head that `bytes` begin with. `None` means that more has
+    /// to be read. After a length the search is ready for the next head.
+    pub(crate) fn end(&mut self, bytes: &[u8]) -> Result<Option<usize>, HeadFault> {
+        let end = end(bytes, self.searched)?;
+        if end.unwrap_or(bytes.len() + 1) > self.max_bytes {
+            return Err(HeadFault::TooLong { limit: self.max_bytes });
+        }
+        self.searched = if end.is_some() { 0 } else { bytes.len() };
+        Ok(end)
+    }
+}
 
 /// Looks for the end of a head in `bytes`, of which the first `seen` were looked
 /// at before. `None` means that more has to be read.
@@ -45,6 +70,8 @@ pub(crate) enum HeadFault {
     Status,
     #[error("its target has a character that cannot stand in one, or is empty")]
     Target,
+    #[error("its head is too long")]
+    TooLong { limit: usize },
     #[error("its version is not HTTP/1.0 or HTTP/1.1")]
     Version,
 }
@@ -91,7 +118,7 @@ impl RequestHead {
         self.line.extend_from_slice(line);
         (self.method, self.target) = (method, method + 1 + target);
         self.fields.read(block, most)?;
-        // Whoever takes these away reads another message, or one for another host.
+        // A server that removes these reads another message, or one for another host.
         let nominates = |name: &[u8]| self.fields.connection_lists(name);
         if nominates(b"content-length") || nominates(b"host") {
             return Err(HeadFault::Nominated);

@@ -1,102 +1,104 @@
 //! A connection that speaks HTTP/1.1: one request after the other.
 
 use std::io;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time;
 
+use crate::connection::ConnectionContext;
 use crate::gateway::Gateway;
-use crate::http1::exchange::{After, Buffers, Client, carry};
-use crate::http1::fields::Known;
-use crate::http1::forward::{self, Afterwards};
+use crate::http1::destinations::Destinations;
+use crate::http1::exchange::{ClientIo, ExchangeBuffers, ExchangeEnd};
+use crate::http1::fields::KnownField;
+use crate::http1::forward::{self, ConnectionOption};
 use crate::http1::framing::{self, Framing};
-use crate::http1::head::{self, RequestHead};
-use crate::http1::origin::Origin;
+use crate::http1::head::{HeadSearch, RequestHead};
+use crate::lifecycle::answer_http1;
 use crate::limits::Limits;
 use crate::refuse::{Refusal, Reply};
-use crate::relay::{First, Inbox, Patience};
-use crate::request::{Asked, Version};
+use crate::relay::{ExchangeDeadlines, HeadError, Inbox, Waited};
+use crate::request::{RawRequest, Version};
 
 /// Serves requests until one side has had enough. `inbox` holds what was read
 /// while the connection was opened.
 pub(crate) async fn serve<C: AsyncRead + AsyncWrite + Unpin>(
     io: &mut C,
     inbox: &mut Inbox,
-    origin: &mut Origin<'_>,
-) -> Ended {
-    let gateway = std::sync::Arc::clone(origin.gateway());
-    let mut patience = Patience::new(&gateway);
-    let mut buffers = Buffers::new(gateway.limits.header_bytes());
+    source: &mut Destinations<'_>,
+) -> ConnectionEnd {
+    let gateway = Arc::clone(source.gateway());
+    let mut deadlines = ExchangeDeadlines::new(&gateway);
+    let mut buffers = ExchangeBuffers::new(gateway.limits.bounds().header_bytes);
     let mut head = RequestHead::default();
     loop {
-        match next_head(io, inbox, &mut head, &mut patience, origin, &mut buffers).await {
-            Ok(true) => {}
-            Ok(false) => {
-                end(io).await;
-                return Ended::AsItShould;
+        let next = next_head(io, inbox, &mut head, &mut deadlines, source, &mut buffers).await;
+        let is_readable = next.is_ok();
+        let end = match next {
+            Ok(true) => {
+                let client = &mut ClientIo { io, inbox, deadlines: &mut deadlines };
+                answer_http1(client, &head, source, &mut buffers).await
             }
-            Err(refusal) => {
-                let reply = origin.refuse(&refusal);
-                let Some(reply) = once_recorded(reply, &gateway).await else {
-                    return Ended::AsItShould;
-                };
-                refuse_and_end(io, &reply, Told::default()).await;
-                return Ended::AsItShould;
+            Ok(false) => ExchangeEnd::Close,
+            Err(refusal) => ExchangeEnd::Refused(source.refuse(&refusal)),
+        };
+        match end {
+            ExchangeEnd::KeepAlive => {}
+            ExchangeEnd::Close => {
+                close(io).await;
+                return ConnectionEnd::Close;
             }
-        }
-        let client = &mut Client { io, inbox, patience: &mut patience };
-        match one(client, &head, origin, &mut buffers).await {
-            After::KeepAlive => {}
-            After::Close => {
-                end(io).await;
-                return Ended::AsItShould;
-            }
-            After::CloseUnread => {
+            ExchangeEnd::CloseUnread => {
                 linger(io).await;
-                return Ended::AsItShould;
+                return ConnectionEnd::Close;
             }
-            After::Drop => return Ended::AsItShould,
-            After::Reset => return Ended::InMidAnswer,
-            After::Refused(reply) => {
-                let Some(reply) = once_recorded(reply, &gateway).await else {
-                    return Ended::AsItShould;
-                };
-                let told = Told::by(&head);
-                if !told.stays {
-                    refuse_and_end(io, &reply, told).await;
-                    return Ended::AsItShould;
-                }
-                let sent = send_refusal(io, &reply, told);
-                // A client that does not read what it is told is not told more.
-                if !matches!(time::timeout(gateway.limits.idle(), sent).await, Ok(Ok(()))) {
-                    return Ended::AsItShould;
+            ExchangeEnd::Drop => return ConnectionEnd::Close,
+            ExchangeEnd::Reset => return ConnectionEnd::Reset,
+            ExchangeEnd::Refused(reply) => {
+                let framing = RefusalFraming::of(is_readable.then_some(&head));
+                if !refuse(io, reply, framing, &gateway).await {
+                    return ConnectionEnd::Close;
                 }
             }
         }
     }
 }
 
-/// How a connection ended.
+/// How a connection is to be closed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use]
-pub(crate) enum Ended {
-    AsItShould,
+pub(crate) enum ConnectionEnd {
+    Close,
     /// Its end would be taken for the end of the answer. Only a reset says that
     /// it is not.
-    InMidAnswer,
+    Reset,
 }
 
-/// Steps 5 to 10 for one request.
-async fn one<C: AsyncRead + AsyncWrite + Unpin>(
-    client: &mut Client<'_, C>,
-    head: &RequestHead,
-    origin: &mut Origin<'_>,
-    buffers: &mut Buffers,
-) -> After {
+impl ConnectionEnd {
+    /// Has the connection end with a reset where its client would take a plain end
+    /// for the end of its answer. That TLS did not say goodbye is not enough: many
+    /// clients overlook it.
+    pub(crate) fn apply_to(self, stream: &TcpStream) {
+        if self == Self::Reset
+            && let Err(err) = SockRef::from(stream).set_linger(Some(Duration::ZERO))
+        {
+            tracing::debug!(%err, "a connection cannot be reset");
+        }
+    }
+}
+
+/// Step 5, as far as HTTP/1.1 goes: what a head asks for, on which destination's
+/// behalf it is judged, and where its body ends.
+pub(crate) fn read_request<'h>(
+    head: &'h RequestHead,
+    source: &mut Destinations<'_>,
+) -> Result<(Arc<ConnectionContext>, RawRequest<'h>, Framing), Refusal> {
     let websocket = asks_for_websocket(head);
-    let asked = Asked {
+    let raw = RawRequest {
         method: head.method(),
         target: head.target(),
         authority: None,
@@ -104,24 +106,13 @@ async fn one<C: AsyncRead + AsyncWrite + Unpin>(
         version: head.version,
         websocket,
     };
-    let framing = match framing::of_request(&head.fields, head.version) {
-        Ok(framing) if websocket && framing != Framing::Empty => {
-            let why = "a request that asks for a WebSocket cannot have a body".to_owned();
-            return After::Refused(origin.refuse(&Refusal::Malformed(why)));
-        }
-        Ok(framing) => framing,
-        Err(fault) => {
-            return After::Refused(origin.refuse(&Refusal::Malformed(fault.to_string())));
-        }
-    };
-    let context = match origin.context(&asked) {
-        Ok(context) => context,
-        Err(refusal) => return After::Refused(origin.refuse(&refusal)),
-    };
-    match context.authorize(asked).await {
-        Ok(authorized) => carry(authorized, head, framing, client, buffers, &context).await,
-        Err(reply) => After::Refused(reply),
+    let framing = framing::of_request(&head.fields, head.version)
+        .map_err(|fault| Refusal::Malformed(fault.to_string()))?;
+    if websocket && framing != Framing::Empty {
+        let why = "a request that asks for a WebSocket cannot have a body".to_owned();
+        return Err(Refusal::Malformed(why));
     }
+    Ok((source.context(&raw)?, raw, framing))
 }
 
 /// Waits for the next head. `false` means that there will be none: the client is
@@ -130,56 +121,56 @@ async fn next_head<C: AsyncRead + Unpin>(
     io: &mut C,
     inbox: &mut Inbox,
     head: &mut RequestHead,
-    patience: &mut Patience,
-    origin: &Origin<'_>,
-    buffers: &mut Buffers,
+    deadlines: &mut ExchangeDeadlines,
+    source: &Destinations<'_>,
+    buffers: &mut ExchangeBuffers,
 ) -> Result<bool, Refusal> {
-    let limits = &origin.gateway().limits;
-    patience.wait(REST.min(limits.idle()));
-    let mut rested = REST >= limits.idle();
-    let mut reading = Reading { io, inbox, searched: 0, longest: limits.header_bytes() };
+    let limits = &source.gateway().limits;
+    deadlines.restart(SHRINK_AFTER.min(limits.bounds().idle));
+    let mut shrunk = SHRINK_AFTER >= limits.bounds().idle;
+    let mut reading = HeadWait { io, inbox, search: HeadSearch::new(limits.bounds().header_bytes) };
     let mut begun = !reading.inbox.is_empty();
     if begun {
-        patience.wait(limits.header());
-    } else if patience.signals().draining() {
+        deadlines.restart(limits.bounds().header);
+    } else if deadlines.signals().draining() {
         // The order to stop came while the request before was under way, and was
         // heard there.
         return Ok(false);
     }
     loop {
-        let poll = |reading: &mut Reading<'_, C>, cx: &mut Context<'_>| match begun {
+        let poll = |reading: &mut HeadWait<'_, C>, cx: &mut Context<'_>| match begun {
             true => reading.poll_head(cx),
             false => reading.poll_first(cx),
         };
-        match patience.first(&mut reading, poll, |_| 0).await {
-            First::It(Ok(Progress::Begun)) => {
+        match deadlines.wait(&mut reading, poll, |_| 0).await {
+            Waited::Ready(Ok(HeadProgress::Begun)) => {
                 begun = true;
-                patience.wait(limits.header());
+                deadlines.restart(limits.bounds().header);
             }
-            First::It(Ok(Progress::Ended)) => return Ok(false),
-            First::It(Ok(Progress::Head(end))) => {
+            Waited::Ready(Ok(HeadProgress::Ended)) => return Ok(false),
+            Waited::Ready(Ok(HeadProgress::Head(end))) => {
                 return take_head(reading.inbox, end, head, limits).map(|()| true);
             }
-            First::It(Err(refusal)) => return Err(refusal),
-            First::Idle(limit) | First::Total(limit) if begun => {
+            Waited::Ready(Err(refusal)) => return Err(refusal),
+            Waited::Idle(limit) | Waited::Overtime(limit) if begun => {
                 return Err(Refusal::OpeningTimeout { limit });
             }
-            First::Idle(rest) if !rested => {
-                rested = true;
+            Waited::Idle(waited) if !shrunk => {
+                shrunk = true;
                 buffers.shrink();
                 reading.inbox.shrink();
-                patience.wait(limits.idle().saturating_sub(rest));
+                deadlines.restart(limits.bounds().idle.saturating_sub(waited));
             }
-            First::Idle(_) | First::Total(_) => return Ok(false),
-            First::Signal if !origin.may_stay() => return Ok(false),
-            First::Signal if patience.signals().draining() && !begun => return Ok(false),
-            First::Signal => {}
+            Waited::Idle(_) | Waited::Overtime(_) => return Ok(false),
+            Waited::Signal if !source.may_stay_idle() => return Ok(false),
+            Waited::Signal if deadlines.signals().draining() && !begun => return Ok(false),
+            Waited::Signal => {}
         }
     }
 }
 
-/// A connection that is silent for this long gives back what it can.
-const REST: Duration = Duration::from_secs(2);
+/// A connection that is silent for this long gives back the memory it can.
+const SHRINK_AFTER: Duration = Duration::from_secs(2);
 
 /// Takes a head that is there off the inbox.
 pub(crate) fn take_head(
@@ -189,114 +180,103 @@ pub(crate) fn take_head(
     limits: &Limits,
 ) -> Result<(), Refusal> {
     let bytes = inbox.filled().get(..end).unwrap_or_default();
-    head.read(bytes, limits.headers()).map_err(|fault| Refusal::Malformed(fault.to_string()))?;
+    head.read(bytes, limits.bounds().headers)?;
     inbox.consume(end);
     Ok(())
 }
 
-struct Reading<'a, C> {
+struct HeadWait<'a, C> {
     io: &'a mut C,
     inbox: &'a mut Inbox,
-    searched: usize,
-    longest: usize,
+    search: HeadSearch,
 }
 
-enum Progress {
+enum HeadProgress {
     Begun,
     Ended,
     Head(usize),
 }
 
-impl<C: AsyncRead + Unpin> Reading<'_, C> {
+impl<C: AsyncRead + Unpin> HeadWait<'_, C> {
     /// Waits for the first byte, and looks at once for the rest.
-    fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Result<Progress, Refusal>> {
+    fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Result<HeadProgress, Refusal>> {
         match ready!(self.inbox.poll_fill(cx, self.io)) {
-            Ok(0) => Poll::Ready(Ok(Progress::Ended)),
-            // It broke between two requests: there is nothing to tell, nobody to.
-            Err(_) => Poll::Ready(Ok(Progress::Ended)),
+            Ok(0) => Poll::Ready(Ok(HeadProgress::Ended)),
+            // It broke between two requests, so there is nothing to answer.
+            Err(_) => Poll::Ready(Ok(HeadProgress::Ended)),
             Ok(_) => match self.poll_head(cx) {
-                Poll::Pending => Poll::Ready(Ok(Progress::Begun)),
+                Poll::Pending => Poll::Ready(Ok(HeadProgress::Begun)),
                 ready => ready,
             },
         }
     }
 
-    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Progress, Refusal>> {
-        loop {
-            let bytes = self.inbox.filled();
-            match head::end(bytes, self.searched) {
-                Ok(Some(end)) if end <= self.longest => {
-                    return Poll::Ready(Ok(Progress::Head(end)));
-                }
-                Ok(None) if bytes.len() < self.longest => self.searched = bytes.len(),
-                Ok(_) => return Poll::Ready(Err(Refusal::HeadTooLarge { limit: self.longest })),
-                Err(fault) => return Poll::Ready(Err(Refusal::Malformed(fault.to_string()))),
-            }
-            match ready!(self.inbox.poll_fill(cx, self.io)) {
-                Ok(0) => {
-                    let why = "the head ended too early".to_owned();
-                    return Poll::Ready(Err(Refusal::Malformed(why)));
-                }
-                Ok(_) => {}
-                Err(err) => return Poll::Ready(Err(Refusal::ClientGone(err.to_string()))),
-            }
-        }
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<HeadProgress, Refusal>> {
+        let Self { io, inbox, search } = self;
+        let read = ready!(inbox.poll_head(cx, *io, search));
+        Poll::Ready(read.map(HeadProgress::Head).map_err(|err| match err {
+            HeadError::Closed => Refusal::Malformed(err.to_string()),
+            HeadError::Fault(fault) => fault.into(),
+            HeadError::Io(err) => Refusal::ClientGone(err.to_string()),
+        }))
     }
 }
 
-/// What a refusal has to know about the request it answers.
+/// How a refusal is to be written for the request it answers.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct RefusalFraming {
     grpc: bool,
     bodiless: bool,
     /// Whether the connection can go on: nothing of a body is in the way.
-    stays: bool,
+    keep_alive: bool,
     version: Version,
 }
 
-impl Default for Told {
-    /// A request that could not be read.
-    fn default() -> Self {
-        Self { grpc: false, bodiless: false, stays: false, version: Version::Http11 }
-    }
-}
-
-impl Told {
-    fn by(head: &RequestHead) -> Self {
+impl RefusalFraming {
+    fn of(head: Option<&RequestHead>) -> Self {
+        let Some(head) = head else {
+            let version = Version::Http11;
+            return Self { grpc: false, bodiless: false, keep_alive: false, version };
+        };
         let empty = framing::of_request(&head.fields, head.version) == Ok(Framing::Empty);
         Self {
             grpc: crate::request::is_grpc(&head.fields),
             bodiless: head.method() == b"HEAD",
-            stays: empty && forward::client_stays(head),
+            keep_alive: empty && forward::client_stays(head),
             version: head.version,
         }
     }
 }
 
-/// The reply once its record is written; nothing if that takes too long.
-async fn once_recorded(reply: Reply, gateway: &Gateway) -> Option<Reply> {
-    time::timeout(gateway.limits.idle(), reply.once_recorded(&gateway.log)).await.ok()
-}
-
-async fn send_refusal<C: AsyncWrite + Unpin>(
+/// Sends a refusal once it is recorded. Says whether the connection can go on.
+async fn refuse<C: AsyncRead + AsyncWrite + Unpin>(
     io: &mut C,
-    reply: &Reply,
-    told: Told,
-) -> io::Result<()> {
-    let afterwards =
-        if told.stays { Afterwards::KeepAlive(told.version) } else { Afterwards::Close };
+    reply: Reply,
+    framing: RefusalFraming,
+    gateway: &Gateway,
+) -> bool {
+    let limit = gateway.limits.bounds().idle;
+    // Writing the record has a limit, too.
+    let Ok(reply) = time::timeout(limit, reply.once_recorded(&gateway.log)).await else {
+        return false;
+    };
+    let RefusalFraming { grpc, bodiless, keep_alive, version } = framing;
+    let option =
+        if keep_alive { ConnectionOption::KeepAlive(version) } else { ConnectionOption::Close };
     let mut out = Vec::with_capacity(1024);
-    let reason = reply.reason_phrase();
-    forward::refusal(&reply.wire(told.grpc), &reason, told.bodiless, afterwards, &mut out);
-    io.write_all(&out).await?;
-    io.flush().await
-}
-
-async fn refuse_and_end<C: AsyncRead + AsyncWrite + Unpin>(io: &mut C, reply: &Reply, told: Told) {
-    let told = Told { stays: false, ..told };
-    if send_refusal(io, reply, told).await.is_ok() {
+    forward::refusal(&reply.wire(grpc), &reply.reason_phrase(), bodiless, option, &mut out);
+    let send = async {
+        io.write_all(&out).await?;
+        io.flush().await
+    };
+    if keep_alive {
+        // A client that does not read what it is told is not told more.
+        return matches!(time::timeout(limit, send).await, Ok(Ok(())));
+    }
+    if send.await.is_ok() {
         linger(io).await;
     }
+    false
 }
 
 /// Closes after an answer that came before the whole request did.
@@ -305,12 +285,10 @@ async fn refuse_and_end<C: AsyncRead + AsyncWrite + Unpin>(io: &mut C, reply: &R
 /// answer is lost on the way. So what the client still sends is read and thrown
 /// away, for a while.
 pub(crate) async fn linger<C: AsyncRead + AsyncWrite + Unpin>(io: &mut C) {
-    const LONGEST: Duration = Duration::from_secs(5);
-    const MOST: usize = 8 * 1024 * 1024;
     let drained = async {
         io.shutdown().await?;
         let (mut waste, mut read) = (Inbox::new(), 0);
-        while read < MOST {
+        while read < MAX_LINGER_BYTES {
             match waste.fill(io).await? {
                 0 => break,
                 count => read += count,
@@ -320,19 +298,23 @@ pub(crate) async fn linger<C: AsyncRead + AsyncWrite + Unpin>(io: &mut C) {
         io::Result::Ok(())
     };
     // Whatever came of it, nothing depends on it any more.
-    drop(time::timeout(LONGEST, drained).await);
+    drop(time::timeout(CLOSE_TIMEOUT, drained).await);
 }
 
 /// Closes a connection that has ended well.
-async fn end<C: AsyncWrite + Unpin>(io: &mut C) {
-    const LONGEST: Duration = Duration::from_secs(5);
-    drop(time::timeout(LONGEST, io.shutdown()).await);
+async fn close<C: AsyncWrite + Unpin>(io: &mut C) {
+    drop(time::timeout(CLOSE_TIMEOUT, io.shutdown()).await);
 }
+
+/// How long closing a connection may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How much is read of what a client still sends after its answer.
+const MAX_LINGER_BYTES: usize = 8 * 1024 * 1024;
 
 /// `Upgrade: websocket`, and that alone. Any other upgrade is not passed on, so
 /// the request is what it would be without.
 fn asks_for_websocket(head: &RequestHead) -> bool {
-    let mut upgrades = head.fields.of(Known::Upgrade);
+    let mut upgrades = head.fields.of(KnownField::Upgrade);
     let websocket = upgrades.next().is_some_and(|to| to.eq_ignore_ascii_case(b"websocket"));
     websocket
         && upgrades.next().is_none()

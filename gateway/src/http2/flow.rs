@@ -9,17 +9,17 @@ use http::HeaderMap;
 use crate::refuse::Refusal;
 
 /// Carries the frames of one side to the other, one at a time.
-pub(super) struct Flow {
+pub(super) struct StreamFlow {
     from: RecvStream,
     to: SendStream<Bytes>,
     /// What was read and does not fit into the other side's window yet.
     held: Bytes,
-    state: State,
+    state: FlowState,
     /// Counts what was carried, so that a stall can be told from slowness.
     moved: u64,
 }
 
-enum State {
+enum FlowState {
     Body,
     Done,
     Trailers,
@@ -27,17 +27,23 @@ enum State {
 
 /// Why a flow ended before its end.
 #[derive(Debug)]
-pub(super) enum Cut {
-    /// The side that sends broke off.
-    From(h2::Error),
-    /// We said enough.
-    Refused(Refusal),
+pub(super) enum FlowError {
     /// The side that receives wants no more.
-    To,
+    Receiver,
+    /// A limit or a check ended it.
+    Refused(Refusal),
+    /// The side that sends broke off.
+    Sender(h2::Error),
 }
 
-/// Whatever is carried is counted first.
-pub(super) trait Count {
+impl From<Refusal> for FlowError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Step 7 for a flow: looks at whatever is carried before it is handed on.
+pub(super) trait InspectFlow {
     fn data(&mut self, bytes: usize) -> Result<(), Refusal>;
     /// Looks at data that was read, before any of it is handed on.
     fn check(&mut self, data: &[u8]) -> Result<(), Refusal>;
@@ -45,69 +51,72 @@ pub(super) trait Count {
     fn trailers(&mut self, trailers: &mut HeaderMap) -> Result<(), Refusal>;
 }
 
-impl Flow {
+impl StreamFlow {
     pub(super) fn new(from: RecvStream, to: SendStream<Bytes>) -> Self {
-        Self { from, to, held: Bytes::new(), state: State::Body, moved: 0 }
+        Self { from, to, held: Bytes::new(), state: FlowState::Body, moved: 0 }
     }
 
     /// Carries what can be carried now. Ready when the end was carried, too.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        count: &mut impl Count,
-    ) -> Poll<Result<(), Cut>> {
+        inspect: &mut impl InspectFlow,
+    ) -> Poll<Result<(), FlowError>> {
         loop {
             match self.state {
-                State::Body if self.held.is_empty() => match ready!(self.from.poll_data(cx)) {
+                FlowState::Body if self.held.is_empty() => match ready!(self.from.poll_data(cx)) {
                     Some(Ok(data)) => {
-                        count.check(&data).map_err(Cut::Refused)?;
+                        inspect.check(&data)?;
                         self.held = data;
                     }
-                    Some(Err(err)) => return Poll::Ready(Err(Cut::From(err))),
-                    None => self.state = State::Trailers,
+                    Some(Err(err)) => return Poll::Ready(Err(FlowError::Sender(err))),
+                    None => self.state = FlowState::Trailers,
                 },
-                State::Body => {
+                FlowState::Body => {
                     let room = ready!(self.poll_room(cx))?;
-                    self.hand_on(room, count)?;
+                    self.hand_on(room, inspect)?;
                 }
-                State::Trailers => {
-                    match ready!(self.from.poll_trailers(cx)).map_err(Cut::From)? {
+                FlowState::Trailers => {
+                    match ready!(self.from.poll_trailers(cx)).map_err(FlowError::Sender)? {
                         Some(mut trailers) => {
-                            count.trailers(&mut trailers).map_err(Cut::Refused)?;
-                            self.to.send_trailers(trailers).map_err(|_| Cut::To)?;
+                            inspect.trailers(&mut trailers)?;
+                            self.to.send_trailers(trailers).map_err(|_| FlowError::Receiver)?;
                         }
-                        None => self.to.send_data(Bytes::new(), true).map_err(|_| Cut::To)?,
+                        None => self
+                            .to
+                            .send_data(Bytes::new(), true)
+                            .map_err(|_| FlowError::Receiver)?,
                     }
                     self.end();
                 }
-                State::Done => return Poll::Ready(Ok(())),
+                FlowState::Done => return Poll::Ready(Ok(())),
             }
         }
     }
 
     /// How much of what is held the other side takes now.
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Cut>> {
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, FlowError>> {
         self.to.reserve_capacity(self.held.len());
         loop {
             // Asked first: `poll_capacity` tells of increases only.
             match self.to.capacity() {
                 0 => match ready!(self.to.poll_capacity(cx)) {
                     Some(Ok(_)) => {}
-                    Some(Err(_)) | None => return Poll::Ready(Err(Cut::To)),
+                    Some(Err(_)) | None => return Poll::Ready(Err(FlowError::Receiver)),
                 },
                 room => return Poll::Ready(Ok(room)),
             }
         }
     }
 
-    fn hand_on(&mut self, room: usize, count: &mut impl Count) -> Result<(), Cut> {
+    fn hand_on(&mut self, room: usize, inspect: &mut impl InspectFlow) -> Result<(), FlowError> {
         let part = self.held.split_to(room.min(self.held.len()));
         let bytes = part.len();
-        count.data(bytes).map_err(Cut::Refused)?;
+        inspect.data(bytes)?;
         // The end travels with the last of the data where it can: that is one
         // frame less for nearly every message.
         let last = self.held.is_empty() && self.from.is_end_stream();
-        self.to.send_data(part, last).map_err(|_| Cut::To)?;
+        self.to.send_data(part, last).map_err(|_| FlowError::Receiver)?;
         // Fails only if the sender is gone, which the next read tells better.
         self.from.flow_control().release_capacity(bytes).ok();
         self.moved += 1;
@@ -118,7 +127,7 @@ impl Flow {
     }
 
     fn end(&mut self) {
-        self.state = State::Done;
+        self.state = FlowState::Done;
         self.moved += 1;
     }
 
@@ -138,7 +147,7 @@ impl Flow {
 
     /// Whether nothing was read yet: the sender's data is still all there.
     pub(super) fn is_untouched(&self) -> bool {
-        self.moved == 0 && self.held.is_empty() && matches!(self.state, State::Body)
+        self.moved == 0 && self.held.is_empty() && matches!(self.state, FlowState::Body)
     }
 
     /// The side that sends, for another try.

@@ -11,17 +11,18 @@ use http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use http::{HeaderMap, Method, Request as HttpRequest, Response};
 use policies::{Destination, Headers, is_gateway_field, misspelt_control_field};
 
+use crate::limits::Limits;
 use crate::refuse::Refusal;
-use crate::request::{Asked, Request, Version};
+use crate::request::{RawRequest, Request, Version};
 
-/// What every request to one destination has in common.
-pub(super) struct Outgoing {
+/// The destination as every request to it names it in `:authority`.
+pub(crate) struct UpstreamAuthority {
     authority: Authority,
 }
 
-impl Outgoing {
+impl UpstreamAuthority {
     pub(super) fn to(destination: &Destination) -> Result<Self, Refusal> {
-        let written = if destination.port == HTTPS {
+        let written = if destination.port == HTTPS_PORT {
             destination.host.to_string()
         } else {
             destination.to_string()
@@ -33,7 +34,11 @@ impl Outgoing {
     }
 
     /// The head that the upstream gets for a request that may go out.
-    pub(super) fn head(&self, Head(parts): &Head, request: &Request<'_>) -> HttpRequest<()> {
+    pub(super) fn head(
+        &self,
+        StreamHead(parts): &StreamHead,
+        request: &Request<'_>,
+    ) -> HttpRequest<()> {
         let mut uri = http::uri::Parts::default();
         uri.scheme = Some(Scheme::HTTPS);
         uri.authority = Some(self.authority.clone());
@@ -57,9 +62,9 @@ impl Outgoing {
 
 /// A request's head: what the client sent, without what is between it and us. But
 /// for `host` that is what will be sent, and so it is what policy judges.
-pub(super) struct Head(Parts);
+pub(crate) struct StreamHead(Parts);
 
-impl Headers for Head {
+impl Headers for StreamHead {
     fn each<'h>(&'h self, each: &mut dyn FnMut(&'h [u8], &'h [u8])) {
         for (name, value) in &self.0.headers {
             each(name.as_str().as_bytes(), value.as_bytes());
@@ -84,17 +89,22 @@ impl Headers for ResponseHeaders<'_> {
     }
 }
 
-impl Head {
+impl StreamHead {
     pub(super) fn received(mut parts: Parts) -> Self {
         retain(&mut parts.headers, is_end_to_end);
         Self(parts)
     }
 
-    /// What it says, for the one reading.
-    pub(super) fn asked(&self) -> Asked<'_> {
+    /// Step 5, as far as HTTP/2 goes: what the head asks for.
+    pub(crate) fn read_request(&self, limits: &Limits) -> Result<RawRequest<'_>, Refusal> {
+        self.check(limits.bounds().headers, limits.bounds().header_bytes)?;
+        Ok(self.raw())
+    }
+
+    fn raw(&self) -> RawRequest<'_> {
         let Self(parts) = self;
         let websocket = self.is_websocket();
-        Asked {
+        RawRequest {
             method: if websocket { b"GET" } else { parts.method.as_str().as_bytes() },
             target: parts.uri.path_and_query().map_or(b"", |target| target.as_str().as_bytes()),
             authority: parts.uri.authority().map(|authority| authority.as_str().as_bytes()),
@@ -105,7 +115,7 @@ impl Head {
     }
 
     /// Refuses what has no reading, before policy is asked.
-    pub(super) fn check(&self, most: usize, largest: usize) -> Result<(), Refusal> {
+    fn check(&self, max_headers: usize, max_bytes: usize) -> Result<(), Refusal> {
         let Self(parts) = self;
         if parts.uri.scheme().is_some_and(|scheme| *scheme != Scheme::HTTPS) {
             let why = "`:scheme` is not https, and the connection is";
@@ -114,8 +124,8 @@ impl Head {
         if parts.extensions.get::<Protocol>().is_some() && !self.is_websocket() {
             return Err(Refusal::ConnectInside);
         }
-        if parts.headers.len() > most || self.size() > largest {
-            return Err(Refusal::HeadTooLarge { limit: largest });
+        if parts.headers.len() > max_headers || self.size() > max_bytes {
+            return Err(Refusal::HeadTooLarge { limit: max_bytes });
         }
         Ok(())
     }
@@ -170,12 +180,11 @@ pub(super) fn retain(fields: &mut HeaderMap, keep: impl Fn(&HeaderName) -> bool)
     *fields = kept;
 }
 
-/// Whether a field is for the other end. Most of those that are not have no place
-/// in HTTP/2, and a message with one never gets here; ours are for nobody else to
-/// say.
+/// Whether a field is end-to-end. Most that are not are forbidden in HTTP/2, and a
+/// message with one never gets here; `x-sluice-` fields are only ours to send.
 fn is_end_to_end(name: &HeaderName) -> bool {
     let text = name.as_str();
-    !BETWEEN_TWO_HOPS.contains(&text) && !is_gateway_field(text.as_bytes())
+    !HOP_BY_HOP.contains(&text) && !is_gateway_field(text.as_bytes())
 }
 
 /// The client's own bytes where they are what policy read, which they nearly
@@ -196,7 +205,7 @@ fn path_and_query(parts: &Parts, request: &Request<'_>) -> PathAndQuery {
     PathAndQuery::try_from(judged).expect("a path that was read is plain ASCII")
 }
 
-const BETWEEN_TWO_HOPS: [&str; 8] = [
+const HOP_BY_HOP: [&str; 8] = [
     "connection",
     "http2-settings",
     "keep-alive",
@@ -207,7 +216,7 @@ const BETWEEN_TWO_HOPS: [&str; 8] = [
     "upgrade",
 ];
 
-const HTTPS: u16 = 443;
+const HTTPS_PORT: u16 = 443;
 const WEBSOCKET: &str = "websocket";
 
 #[cfg(test)]

@@ -37,11 +37,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time;
 
 use crate::connection::ConnectionContext;
-use crate::frames::{Opener, Unread, Watch, watched};
+use crate::frames::{FrameWatch, StreamOpener, UnreadStream, watched};
+use crate::lifecycle::answer_http2;
 use crate::refuse::Refusal;
 use crate::write_batch::{Gate, batched_behind, in_turns};
-use head::Outgoing;
-use stream::{Afterwards, answer};
+use head::UpstreamAuthority;
+pub(crate) use pump::{ClientSide, ClientStream, StreamError};
+pub(crate) use stream::{IncomingStream, OutgoingStream, StreamFailure, UpstreamLearned};
 
 /// Serves a connection until it ends, or until it should.
 pub(crate) async fn serve<C>(client: C, ctx: Arc<ConnectionContext>) -> Result<(), Refusal>
@@ -49,8 +51,8 @@ where
     C: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let (client, sender) = batched_behind(recorded(&ctx), client);
-    let (client, watch) = watched(client, Opener::Peer, STREAM_WINDOW);
-    let ended = in_turns(sender, serve_each(client, &ctx, &watch)).await;
+    let (client, watch) = watched(client, StreamOpener::Peer, STREAM_WINDOW_BYTES);
+    let ended = in_turns(sender, serve_streams(client, &ctx, &watch)).await;
     record_unread(&ctx, &watch, Some(&ended));
     ended
 }
@@ -65,16 +67,20 @@ fn recorded(ctx: &Arc<ConnectionContext>) -> Gate {
     })
 }
 
-async fn serve_each<C>(client: C, ctx: &ConnectionContext, watch: &Watch) -> Result<(), Refusal>
+async fn serve_streams<C>(
+    client: C,
+    ctx: &ConnectionContext,
+    watch: &FrameWatch,
+) -> Result<(), Refusal>
 where
     C: AsyncRead + AsyncWrite + Unpin,
 {
-    let outgoing = Outgoing::to(&ctx.destination)?;
+    let authority = UpstreamAuthority::to(&ctx.destination)?;
     let mut websockets = ctx.gateway.dialer.extended_connect(&ctx.destination);
-    let mut connection = shake_hands(client, ctx, websockets).await?;
+    let mut connection = handshake(client, ctx, websockets).await?;
     let mut signals = ctx.gateway.signals();
     let mut streams = FuturesUnordered::new();
-    let mut asked_once = false;
+    let mut had_request = false;
     let mut leaving = signals.draining();
     if leaving {
         connection.graceful_shutdown();
@@ -82,51 +88,50 @@ where
 
     loop {
         let idle = streams.is_empty();
-        let turn = tokio::select! {
+        let event = tokio::select! {
             biased;
-            Some(afterwards) = streams.next(), if !idle => Turn::Answered(afterwards),
+            Some(learned) = streams.next(), if !idle => ConnectionEvent::StreamEnded(learned),
             asked = accept(&mut connection, ctx, watch) => match asked {
                 Some(Ok((request, respond))) => {
                     watch.taken(respond.stream_id().as_u32());
-                    streams.push(answer(ctx, &outgoing, request, respond));
-                    asked_once = true;
-                    if streams.len() > MOST_ANSWERING {
+                    let incoming = IncomingStream::new(ctx, &authority, request, respond);
+                    streams.push(answer_http2(incoming));
+                    had_request = true;
+                    if streams.len() > MAX_ANSWERING {
                         connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
                     }
                     continue;
                 }
-                Some(Err(err)) => Turn::Ended(Err(err)),
-                None => Turn::Ended(Ok(())),
+                Some(Err(err)) => ConnectionEvent::Ended(Err(err)),
+                None => ConnectionEvent::Ended(Ok(())),
             },
-            () = signals.changed() => Turn::Signalled,
-            () = time::sleep(patience(ctx, asked_once, leaving)), if idle => Turn::Idle,
+            () = signals.changed() => ConnectionEvent::Signalled,
+            () = time::sleep(idle_limit(ctx, had_request, leaving)), if idle => ConnectionEvent::Idle,
         };
-        match turn {
-            Turn::Answered(Afterwards { extended_connect, leave }) => {
+        match event {
+            ConnectionEvent::StreamEnded(UpstreamLearned { extended_connect, no_http2 }) => {
                 // Known only once the upstream has said so, which may be after
                 // our own settings went out.
                 if extended_connect && !websockets {
                     websockets = connection.enable_connect_protocol().is_ok();
                 }
-                leaving |= leave;
+                leaving |= no_http2;
             }
-            Turn::Signalled => leaving |= signals.draining() || !ctx.still_admitted(),
-            // We said goodbye, and the client does not leave.
-            Turn::Idle if leaving => return Ok(()),
-            Turn::Idle => leaving = true,
-            Turn::Ended(how) => {
-                // Each finds out by itself that the client has gone, and closes
-                // its record.
+            ConnectionEvent::Signalled => leaving |= signals.draining() || !ctx.still_admitted(),
+            // We sent GOAWAY, and the client does not close.
+            ConnectionEvent::Idle if leaving => return Ok(()),
+            ConnectionEvent::Idle => leaving = true,
+            ConnectionEvent::Ended(how) => {
+                // Each stream notices that the client is gone, and closes its record.
                 while streams.next().await.is_some() {}
                 return match watch.fault() {
                     Some(fault) => Err(Refusal::Malformed(fault.to_string())),
-                    None => ended(how),
+                    None => connection_result(how),
                 };
             }
         }
         if leaving {
-            // Says goodbye once, lets open streams finish, and then accepts
-            // nothing any more.
+            // Sends GOAWAY once, lets open streams finish, and accepts no new ones.
             connection.graceful_shutdown();
         }
     }
@@ -137,7 +142,7 @@ where
 async fn accept<C>(
     connection: &mut Connection<C, Bytes>,
     ctx: &ConnectionContext,
-    watch: &Watch,
+    watch: &FrameWatch,
 ) -> Option<Result<(Request<RecvStream>, SendResponse<Bytes>), h2::Error>>
 where
     C: AsyncRead + AsyncWrite + Unpin,
@@ -153,19 +158,21 @@ where
     .await
 }
 
-/// Records streams whose requests nobody got to see; when the connection has
-/// ended, all that are left.
-fn record_unread(ctx: &ConnectionContext, watch: &Watch, ended: Option<&Result<(), Refusal>>) {
+/// Records streams whose requests were never read; when the connection has ended,
+/// all that are left.
+fn record_unread(ctx: &ConnectionContext, watch: &FrameWatch, ended: Option<&Result<(), Refusal>>) {
     for unread in watch.unread(ended.is_some()) {
         let refusal = match unread {
-            Unread::Answered => Refusal::HeadTooLarge { limit: ctx.gateway.limits.header_bytes() },
-            Unread::Reset(code) => Refusal::Malformed(match Reason::from(code) {
+            UnreadStream::Answered => {
+                Refusal::HeadTooLarge { limit: ctx.gateway.limits.bounds().header_bytes }
+            }
+            UnreadStream::Reset(code) => Refusal::Malformed(match Reason::from(code) {
                 Reason::REFUSED_STREAM => {
-                    format!("it is one stream more than the {STREAMS} that may be open at once")
+                    format!("it is one stream more than the {MAX_STREAMS} that may be open at once")
                 }
                 reason => format!("its head is not one of HTTP/2: {reason}"),
             }),
-            Unread::Unseen => match ended {
+            UnreadStream::Unseen => match ended {
                 Some(Err(refusal)) => Refusal::Malformed(refusal.to_string()),
                 _ => Refusal::ClientGone("before its request was looked at".to_owned()),
             },
@@ -174,15 +181,15 @@ fn record_unread(ctx: &ConnectionContext, watch: &Watch, ended: Option<&Result<(
     }
 }
 
-/// What a connection does next.
-enum Turn {
-    Answered(Afterwards),
+/// What a connection has to act on next.
+enum ConnectionEvent {
     Ended(Result<(), h2::Error>),
     Idle,
     Signalled,
+    StreamEnded(UpstreamLearned),
 }
 
-async fn shake_hands<C>(
+async fn handshake<C>(
     client: C,
     ctx: &ConnectionContext,
     websockets: bool,
@@ -194,16 +201,16 @@ where
     let largest_head = u32::try_from(limits.header_bytes).unwrap_or(u32::MAX);
     let mut builder = Builder::new();
     builder
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_concurrent_streams(STREAMS)
+        .initial_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_concurrent_streams(MAX_STREAMS)
         // A little above what we take, so that it is we who say that a head is
         // too large, and record it.
-        .max_header_list_size(largest_head.saturating_add(HEAD_MARGIN))
-        .max_concurrent_reset_streams(RESET_STREAMS)
-        .max_pending_accept_reset_streams(RESET_STREAMS)
-        .max_local_error_reset_streams(Some(ERRORS))
-        .max_send_buffer_size(SEND_BUFFER);
+        .max_header_list_size(largest_head.saturating_add(HEAD_MARGIN_BYTES))
+        .max_concurrent_reset_streams(MAX_RESET_STREAMS)
+        .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
+        .max_local_error_reset_streams(Some(MAX_LOCAL_RESETS))
+        .max_send_buffer_size(SEND_BUFFER_BYTES);
     if websockets {
         builder.enable_connect_protocol();
     }
@@ -214,19 +221,19 @@ where
     }
 }
 
-/// How long a connection without streams may stay. The first head has less time:
-/// a client that connects to ask something has something to ask.
-fn patience(ctx: &ConnectionContext, asked_once: bool, leaving: bool) -> Duration {
+/// How long a connection without streams may stay open. The first head has less
+/// time: a client connects because it has a request.
+fn idle_limit(ctx: &ConnectionContext, had_request: bool, leaving: bool) -> Duration {
     let limits = &ctx.gateway.limits;
-    match (leaving, asked_once) {
-        (true, _) => GOODBYE,
-        (false, true) => limits.idle(),
-        (false, false) => limits.header().min(limits.idle()),
+    match (leaving, had_request) {
+        (true, _) => GOODBYE_TIMEOUT,
+        (false, true) => limits.bounds().idle,
+        (false, false) => limits.bounds().header.min(limits.bounds().idle),
     }
 }
 
-/// A client that closes without a goodbye is no news: most do.
-fn ended(how: Result<(), h2::Error>) -> Result<(), Refusal> {
+/// A client that closes without GOAWAY is not an error: most do.
+fn connection_result(how: Result<(), h2::Error>) -> Result<(), Refusal> {
     match how {
         Ok(()) => Ok(()),
         Err(err) if err.is_io() => Ok(()),
@@ -235,25 +242,23 @@ fn ended(how: Result<(), h2::Error>) -> Result<(), Refusal> {
     }
 }
 
-/// What one upload may have under way. The sandbox is next door, so this is
-/// plenty.
-const STREAM_WINDOW: u32 = 512 << 10;
-/// What all uploads of a connection may have under way together: enough for
-/// some to stall without stopping the others, and the most we can be made to
-/// hold.
-const CONNECTION_WINDOW: u32 = 8 << 20;
-/// What we hold of one download beside what is on the wire.
-const SEND_BUFFER: usize = 128 << 10;
-/// Streams at a time. A client that wants more waits.
-const STREAMS: u32 = 128;
+/// Flow-control window of one upload. The sandbox is near, so this is plenty.
+const STREAM_WINDOW_BYTES: u32 = 512 << 10;
+/// Flow-control window of all uploads of a connection: enough for some to stall
+/// without stopping the others, and the most that a client can make us buffer.
+const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
+/// What we buffer of one download.
+const SEND_BUFFER_BYTES: usize = 128 << 10;
+/// Streams open at a time. A client that wants more waits.
+const MAX_STREAMS: u32 = 128;
 /// Requests being answered, counting those whose stream is gone already. Only a
 /// client that cancels what it has just asked, over and over, gets there.
-const MOST_ANSWERING: usize = 2 * STREAMS as usize;
-/// Streams that were cancelled and not yet forgotten. A client that opens and
-/// cancels faster than this is hung up on (CVE-2023-44487).
-const RESET_STREAMS: usize = 64;
+const MAX_ANSWERING: usize = 2 * MAX_STREAMS as usize;
+/// Cancelled streams that the library remembers. A client that opens and cancels
+/// faster than that is disconnected (CVE-2023-44487).
+const MAX_RESET_STREAMS: usize = 64;
 /// Streams that we had to reset because the client broke the rules.
-const ERRORS: usize = 256;
-const HEAD_MARGIN: u32 = 16 << 10;
-/// How long a client may take to leave after the goodbye.
-const GOODBYE: Duration = Duration::from_secs(5);
+const MAX_LOCAL_RESETS: usize = 256;
+const HEAD_MARGIN_BYTES: u32 = 16 << 10;
+/// How long a client may take to close after GOAWAY.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);

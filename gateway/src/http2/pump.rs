@@ -13,50 +13,52 @@ use std::time::Instant;
 use bytes::Bytes;
 use h2::client::ResponseFuture;
 use h2::server::SendResponse;
-use h2::{RecvStream, SendStream};
+use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, StatusCode};
 
-use super::flow::{Count, Cut, Flow};
+use super::flow::{FlowError, InspectFlow, StreamFlow};
 use super::head::{self, ResponseHeaders};
-use crate::frames::Watch;
-use crate::http1::MOST_INTERIM;
+use crate::frames::FrameWatch;
+use crate::http1::MAX_INTERIM_ANSWERS;
 use crate::inspect::Meter;
-use crate::record::Exchange;
+use crate::record::RequestRecord;
 use crate::refuse::Refusal;
 use crate::trailers;
-use crate::websocket::{FrameChecker, FrameFault, Frames, Offer};
+use crate::websocket::{FrameChecker, FrameCheckers, WebSocketFault, WebSocketOffer};
 
 /// A request whose head was sent, with all that is still to come.
-pub(super) struct Pump<'e> {
+pub(super) struct StreamPump<'e> {
     respond: SendResponse<Bytes>,
     upload: Upload,
-    answer: Answer,
+    answer: Download,
     /// What was offered, if a WebSocket was asked for.
-    offer: Option<Offer>,
+    offer: Option<WebSocketOffer>,
     /// What both sides send, once there is a WebSocket.
-    frames: Option<Frames>,
-    hints: Hints,
-    exchange: &'e mut Exchange,
+    frames: Option<FrameCheckers>,
+    interim: InterimAnswers,
+    record: &'e mut RequestRecord,
     /// Of the upstream's connection.
-    watch: Arc<Watch>,
+    watch: Arc<FrameWatch>,
 }
 
 /// Interim answers that were passed on. They have no window, so they have a
 /// bound: what one head may have is what all of them may.
 #[derive(Debug, Default)]
-struct Hints {
+struct InterimAnswers {
     count: usize,
     bytes: usize,
 }
 
-impl Hints {
+impl InterimAnswers {
     /// One more, or too many.
-    fn add(&mut self, hint: &http::Response<()>, meter: &Meter) -> Result<(), Refusal> {
-        let size = head::fields_size(hint.headers());
+    fn add(&mut self, answer: &http::Response<()>, meter: &Meter) -> Result<(), Refusal> {
+        let size = head::fields_size(answer.headers());
         self.count += 1;
         self.bytes += size;
         meter.received(size)?;
-        if self.count > MOST_INTERIM || self.bytes > meter.gateway().limits.header_bytes() {
+        if self.count > MAX_INTERIM_ANSWERS
+            || self.bytes > meter.gateway().limits.bounds().header_bytes
+        {
             let why = "it sent hint after hint and no answer";
             return Err(Refusal::UpstreamMalformed(why.to_owned()));
         }
@@ -66,7 +68,7 @@ impl Hints {
 
 /// What the client still sends.
 enum Upload {
-    Body(Flow),
+    Body(StreamFlow),
     /// All of it was sent, or the upstream wants no more; this is what it does
     /// not want.
     Done {
@@ -77,60 +79,77 @@ enum Upload {
 }
 
 /// What the upstream still sends.
-enum Answer {
+enum Download {
     Awaited(ResponseFuture),
-    Body(Flow),
+    Body(StreamFlow),
     /// All of it was passed on; the stream is open while the client sends.
     Done(SendStream<Bytes>),
 }
 
-/// Why a relay ended before its end.
+/// Why a stream ended before its end.
 #[derive(Debug)]
-pub(super) enum Broken {
+pub(crate) enum StreamError {
     /// The client cancelled, or is gone.
     Client(String),
-    /// We said enough.
+    /// We ended it.
     Refused(Refusal),
+    /// The upstream did nothing about the request, so that it can be sent again
+    /// whatever it was (RFC 9113, 8.7).
+    Unprocessed(h2::Error),
     /// The upstream cancelled, or is gone.
     Upstream(h2::Error),
 }
 
-/// What is left of a relay that broke.
-pub(super) enum Remains {
-    /// The client has heard nothing yet.
-    Silent { respond: SendResponse<Bytes>, body: Unsent },
+impl From<Refusal> for StreamError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl StreamError {
+    fn upstream(err: h2::Error) -> Self {
+        let refused = err.is_reset() && err.reason() == Some(Reason::REFUSED_STREAM);
+        let goodbye = err.is_go_away() && err.reason() == Some(Reason::NO_ERROR);
+        match err.is_remote() && (refused || goodbye) {
+            true => Self::Unprocessed(err),
+            false => Self::Upstream(err),
+        }
+    }
+}
+
+/// The client's side of a stream whose answer has not begun.
+pub(crate) struct ClientStream {
+    pub(super) respond: SendResponse<Bytes>,
+    /// What it still sends.
+    pub(super) body: Option<RecvStream>,
+}
+
+/// The client's side of a stream that ended early.
+pub(crate) enum ClientSide {
     /// The answer had begun. `can_close` says that it is a WebSocket's, and that
     /// a close frame may come next.
-    Spoken { to_client: SendStream<Bytes>, can_close: bool },
+    Answered { to_client: SendStream<Bytes>, can_close: bool },
+    /// The client has heard nothing yet. `resendable` says that none of its body
+    /// was sent.
+    Unanswered { client: ClientStream, resendable: bool },
 }
 
-/// A request's body, as far as it can be sent again.
-pub(super) enum Unsent {
-    /// None of it was read.
-    All(RecvStream),
-    /// Some of it may have been sent, and is gone; this is the rest.
-    Part(Option<RecvStream>),
-    /// There was none.
-    Nothing,
-}
-
-impl<'e> Pump<'e> {
+impl<'e> StreamPump<'e> {
     /// `upstream` and `response` are the two ends of the stream that was opened
     /// for the request, on the connection that `watch` knows.
     pub(super) fn new(
-        respond: SendResponse<Bytes>,
-        body: Option<RecvStream>,
+        ClientStream { respond, body }: ClientStream,
         (response, upstream): (ResponseFuture, SendStream<Bytes>),
-        watch: Arc<Watch>,
-        offer: Option<Offer>,
-        exchange: &'e mut Exchange,
+        watch: Arc<FrameWatch>,
+        offer: Option<WebSocketOffer>,
+        record: &'e mut RequestRecord,
     ) -> Self {
         let upload = match body {
-            Some(body) => Upload::Body(Flow::new(body, upstream)),
+            Some(body) => Upload::Body(StreamFlow::new(body, upstream)),
             None => Upload::Nothing,
         };
-        let (answer, hints) = (Answer::Awaited(response), Hints::default());
-        Self { respond, upload, answer, offer, frames: None, hints, exchange, watch }
+        let (answer, interim) = (Download::Awaited(response), InterimAnswers::default());
+        Self { respond, upload, answer, offer, frames: None, interim, record, watch }
     }
 
     /// Relays what can be relayed now, and adds it to `moved`.
@@ -138,18 +157,18 @@ impl<'e> Pump<'e> {
         &mut self,
         cx: &mut Context<'_>,
         moved: &AtomicU64,
-    ) -> Poll<Result<(), Broken>> {
+    ) -> Poll<Result<(), StreamError>> {
         let ended = self.poll_both(cx);
         moved.store(self.moved(), Ordering::Relaxed);
         ended
     }
 
-    fn poll_both(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
-        self.settle().map_err(Broken::Refused)?;
-        let waits = self.offer.is_some() && self.is_silent();
+    fn poll_both(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamError>> {
+        self.settle()?;
+        let waits = self.offer.is_some() && self.is_unanswered();
         let mut uploaded = self.poll_upload(cx)?;
         let answered = self.poll_answer(cx)?;
-        if waits && !self.is_silent() {
+        if waits && !self.is_unanswered() {
             // What waited for the answer goes on with it.
             uploaded = self.poll_upload(cx)?;
         }
@@ -157,111 +176,117 @@ impl<'e> Pump<'e> {
             return Poll::Ready(Ok(()));
         }
         self.poll_client_reset(cx)?;
-        if !self.is_silent() {
+        if !self.is_unanswered() {
             // The answer goes on beyond this turn, at whose end it is sent. Until
             // then there has to be a record of it.
-            self.exchange.open();
+            self.record.open();
         }
         Poll::Pending
     }
 
-    /// Counts what the upstream has said on its connection that is part of no
-    /// answer. Several requests may share it; whoever is at work pays.
+    /// Counts bytes on the upstream's connection that are part of no answer. Several
+    /// requests may share it; each counts what has come when it is polled.
     pub(super) fn settle(&self) -> Result<(), Refusal> {
-        self.exchange.meter().arrived(self.watch.take_overhead())
+        self.record.meter().arrived(self.watch.take_overhead())
     }
 
     /// Whether the client's side is done.
-    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<bool, Broken> {
+    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<bool, StreamError> {
         let Upload::Body(upload) = &mut self.upload else { return Ok(true) };
         // Before there is a WebSocket nothing is said over it.
         if self.offer.is_some() && self.frames.is_none() {
             return Ok(false);
         }
         let frames = self.frames.as_mut().map(|frames| &mut frames.from_client);
-        let mut count = Uploaded { exchange: self.exchange, frames };
-        match upload.poll(cx, &mut count) {
+        let mut inspect = StreamUpload { record: self.record, frames };
+        match upload.poll(cx, &mut inspect) {
             // While the client is silent, this is where an upstream that wants no
             // more is heard.
             Poll::Pending if upload.to().poll_reset(cx).is_pending() => return Ok(false),
             Poll::Ready(Ok(())) => self.upload = Upload::Done { unread: None },
             // An upstream may answer without reading the rest. What it says, or
             // that it says nothing, is in the answer.
-            Poll::Pending | Poll::Ready(Err(Cut::To)) => self.upload.abandon(),
-            Poll::Ready(Err(Cut::From(err))) if err.is_reset() && err.is_library() => {
-                return Err(Broken::Refused(malformed_body(&err)));
+            Poll::Pending | Poll::Ready(Err(FlowError::Receiver)) => self.upload.abandon(),
+            Poll::Ready(Err(FlowError::Sender(err))) if err.is_reset() && err.is_library() => {
+                return Err(malformed_body(&err).into());
             }
-            Poll::Ready(Err(Cut::From(err))) => return Err(gone(err)),
-            Poll::Ready(Err(Cut::Refused(refusal))) => return Err(Broken::Refused(refusal)),
+            Poll::Ready(Err(FlowError::Sender(err))) => return Err(gone(err)),
+            Poll::Ready(Err(FlowError::Refused(refusal))) => {
+                return Err(StreamError::Refused(refusal));
+            }
         }
         Ok(true)
     }
 
     /// Whether the upstream's side is done.
-    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Result<bool, Broken> {
-        if let Answer::Awaited(response) = &mut self.answer {
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Result<bool, StreamError> {
+        if let Download::Awaited(response) = &mut self.answer {
             loop {
                 match response.poll_informational(cx) {
                     Poll::Pending => return Ok(false),
                     Poll::Ready(None) => break,
                     Poll::Ready(Some(interim)) => {
-                        let mut interim = interim.map_err(Broken::Upstream)?;
-                        let counted = self.hints.add(&interim, self.exchange.meter());
-                        counted.map_err(Broken::Refused)?;
+                        let mut interim = interim.map_err(StreamError::upstream)?;
+                        self.interim.add(&interim, self.record.meter())?;
                         if interim.status() == StatusCode::SWITCHING_PROTOCOLS {
                             let why = "it answers 101, which HTTP/2 does not have".to_owned();
-                            return Err(Broken::Refused(Refusal::UpstreamMalformed(why)));
+                            return Err(Refusal::UpstreamMalformed(why).into());
                         }
                         head::strip_response(&mut interim);
-                        self.exchange.open();
+                        self.record.open();
                         self.respond.send_informational(interim).map_err(gone)?;
                     }
                 }
             }
             match Pin::new(response).poll(cx) {
                 Poll::Pending => return Ok(false),
-                Poll::Ready(response) => self.begin(response.map_err(Broken::Upstream)?)?,
+                Poll::Ready(response) => self.begin(response.map_err(StreamError::upstream)?)?,
             }
         }
-        let Answer::Body(download) = &mut self.answer else {
-            return Ok(matches!(self.answer, Answer::Done(_)));
+        let Download::Body(download) = &mut self.answer else {
+            return Ok(matches!(self.answer, Download::Done(_)));
         };
         let frames = self.frames.as_mut().map(|frames| &mut frames.from_upstream);
-        match download.poll(cx, &mut Downloaded { exchange: self.exchange, frames }) {
+        match download.poll(cx, &mut StreamDownload { record: self.record, frames }) {
             Poll::Pending => Ok(false),
             Poll::Ready(Ok(())) => Ok(true),
-            Poll::Ready(Err(Cut::From(err))) => Err(Broken::Upstream(err)),
-            Poll::Ready(Err(Cut::Refused(refusal))) => Err(Broken::Refused(refusal)),
-            Poll::Ready(Err(Cut::To)) => Err(Broken::Client("it cancelled".to_owned())),
+            Poll::Ready(Err(FlowError::Sender(err))) => Err(StreamError::upstream(err)),
+            Poll::Ready(Err(FlowError::Refused(refusal))) => Err(StreamError::Refused(refusal)),
+            Poll::Ready(Err(FlowError::Receiver)) => {
+                Err(StreamError::Client("it cancelled".to_owned()))
+            }
         }
     }
 
     /// The head of the answer is there.
-    fn begin(&mut self, response: http::Response<RecvStream>) -> Result<(), Broken> {
+    fn begin(&mut self, response: http::Response<RecvStream>) -> Result<(), StreamError> {
         let (parts, body) = response.into_parts();
         let mut response = http::Response::from_parts(parts, ());
         // As it came, whatever of it is passed on.
         let size = head::fields_size(response.headers());
         head::strip_response(&mut response);
-        self.check_websocket(&response).map_err(Broken::Refused)?;
-        self.exchange.answered(response.status().as_u16(), Instant::now());
-        note_grpc_status(self.exchange, response.headers());
-        self.exchange.meter().received(size).map_err(Broken::Refused)?;
+        self.check_websocket(&response)?;
+        self.record.answered(response.status().as_u16(), Instant::now());
+        note_grpc_status(self.record, response.headers());
+        self.record.meter().received(size)?;
         let end = body.is_end_stream();
         let to_client = self.respond.send_response(response, end).map_err(gone)?;
-        self.answer =
-            if end { Answer::Done(to_client) } else { Answer::Body(Flow::new(body, to_client)) };
+        self.answer = if end {
+            Download::Done(to_client)
+        } else {
+            Download::Body(StreamFlow::new(body, to_client))
+        };
         Ok(())
     }
 
-    /// Whether an answer to a request for a WebSocket makes one. If it declines,
-    /// what the client has to say is for nobody.
+    /// Whether an answer to a request for a WebSocket makes one. If it declines, the
+    /// rest of what the client sends is not relayed.
     fn check_websocket(&mut self, response: &http::Response<()>) -> Result<(), Refusal> {
         let Some(offer) = &self.offer else { return Ok(()) };
         if response.status().is_success() {
             let agreed = offer.check(&ResponseHeaders(response.headers()));
             let agreed = agreed.map_err(|fault| Refusal::UpstreamMalformed(fault.to_string()))?;
-            self.frames = Some(Frames::new(agreed));
+            self.frames = Some(FrameCheckers::new(agreed));
         } else if let Upload::Body(upload) = &mut self.upload {
             // Fails only if the upstream wants no more, which is what this says.
             upload.to().send_data(Bytes::new(), true).ok();
@@ -271,15 +296,15 @@ impl<'e> Pump<'e> {
     }
 
     /// A client that cancels while it has nothing to send says so here alone.
-    fn poll_client_reset(&mut self, cx: &mut Context<'_>) -> Result<(), Broken> {
+    fn poll_client_reset(&mut self, cx: &mut Context<'_>) -> Result<(), StreamError> {
         let reset = match &mut self.answer {
-            Answer::Awaited(_) => self.respond.poll_reset(cx),
-            Answer::Body(download) => download.to().poll_reset(cx),
-            Answer::Done(to_client) => to_client.poll_reset(cx),
+            Download::Awaited(_) => self.respond.poll_reset(cx),
+            Download::Body(download) => download.to().poll_reset(cx),
+            Download::Done(to_client) => to_client.poll_reset(cx),
         };
         match reset {
             Poll::Pending => Ok(()),
-            Poll::Ready(Ok(reason)) => Err(Broken::Client(format!("it cancelled: {reason}"))),
+            Poll::Ready(Ok(reason)) => Err(StreamError::Client(format!("it cancelled: {reason}"))),
             Poll::Ready(Err(err)) => Err(gone(err)),
         }
     }
@@ -288,19 +313,19 @@ impl<'e> Pump<'e> {
     fn moved(&self) -> u64 {
         let uploaded = match &self.upload {
             Upload::Body(upload) => upload.moved(),
-            Upload::Done { .. } | Upload::Nothing => OVER,
+            Upload::Done { .. } | Upload::Nothing => MOVED_AT_END,
         };
         let answered = match &self.answer {
-            Answer::Awaited(_) => 0,
-            Answer::Body(download) => 1 + download.moved(),
-            Answer::Done(_) => OVER,
+            Download::Awaited(_) => 0,
+            Download::Body(download) => 1 + download.moved(),
+            Download::Done(_) => MOVED_AT_END,
         };
-        uploaded + answered + self.hints.count as u64
+        uploaded + answered + self.interim.count as u64
     }
 
-    /// Whether the client has heard nothing yet.
-    pub(super) fn is_silent(&self) -> bool {
-        matches!(self.answer, Answer::Awaited(_))
+    /// Whether no answer was sent to the client yet.
+    pub(super) fn is_unanswered(&self) -> bool {
+        matches!(self.answer, Download::Awaited(_))
     }
 
     /// What the client still sends after all was relayed.
@@ -312,45 +337,36 @@ impl<'e> Pump<'e> {
     }
 
     /// Lets go of the upstream, which cancels what it was asked for.
-    pub(super) fn into_remains(self) -> Remains {
+    pub(super) fn into_client_side(self) -> ClientSide {
         match self.answer {
-            Answer::Awaited(_) => {
-                let body = match self.upload {
-                    Upload::Body(upload) if upload.is_untouched() => {
-                        Unsent::All(upload.into_from())
+            Download::Awaited(_) => {
+                let (body, resendable) = match self.upload {
+                    Upload::Body(upload) => {
+                        let untouched = upload.is_untouched();
+                        (Some(upload.into_from()), untouched)
                     }
-                    Upload::Body(upload) => Unsent::Part(Some(upload.into_from())),
-                    Upload::Done { unread } => Unsent::Part(unread),
-                    Upload::Nothing => Unsent::Nothing,
+                    Upload::Done { unread } => (unread, false),
+                    Upload::Nothing => (None, true),
                 };
-                Remains::Silent { respond: self.respond, body }
+                let client = ClientStream { respond: self.respond, body };
+                ClientSide::Unanswered { client, resendable }
             }
-            Answer::Body(download) => {
+            Download::Body(download) => {
                 let frames = self.frames.as_ref();
                 let between = frames.is_some_and(|frames| frames.from_upstream.can_close());
                 let can_close = between && download.is_drained();
-                Remains::Spoken { to_client: download.into_to(), can_close }
+                ClientSide::Answered { to_client: download.into_to(), can_close }
             }
-            Answer::Done(to_client) => Remains::Spoken { to_client, can_close: false },
+            Download::Done(to_client) => ClientSide::Answered { to_client, can_close: false },
         }
     }
 }
 
 impl Upload {
-    /// Nobody wants the rest.
+    /// The upstream wants no more of the body.
     fn abandon(&mut self) {
         if let Self::Body(flow) = std::mem::replace(self, Self::Nothing) {
             *self = Self::Done { unread: Some(flow.into_from()) };
-        }
-    }
-}
-
-impl Unsent {
-    pub(super) fn into_unread(self) -> Option<RecvStream> {
-        match self {
-            Self::All(body) => Some(body),
-            Self::Part(rest) => rest,
-            Self::Nothing => None,
         }
     }
 }
@@ -360,21 +376,21 @@ pub(super) fn malformed_body(err: &h2::Error) -> Refusal {
     Refusal::Malformed(format!("its body is not one of HTTP/2: {err}"))
 }
 
-fn gone(err: h2::Error) -> Broken {
-    Broken::Client(err.to_string())
+fn gone(err: h2::Error) -> StreamError {
+    StreamError::Client(err.to_string())
 }
 
 /// More than any flow that is not over has moved.
-const OVER: u64 = 1 << 62;
+const MOVED_AT_END: u64 = 1 << 62;
 
-struct Uploaded<'e> {
-    exchange: &'e Exchange,
+struct StreamUpload<'e> {
+    record: &'e RequestRecord,
     frames: Option<&'e mut FrameChecker>,
 }
 
-impl Count for Uploaded<'_> {
+impl InspectFlow for StreamUpload<'_> {
     fn data(&mut self, bytes: usize) -> Result<(), Refusal> {
-        let meter = self.exchange.meter();
+        let meter = self.record.meter();
         // A WebSocket is no body: it has the budget to end it, not a length.
         if self.frames.is_some() { meter.sent(bytes) } else { meter.body(bytes) }
     }
@@ -386,22 +402,22 @@ impl Count for Uploaded<'_> {
 
     fn trailers(&mut self, trailers: &mut HeaderMap) -> Result<(), Refusal> {
         if self.frames.is_some() {
-            return Err(Refusal::WebSocket(FrameFault::Trailers));
+            return Err(Refusal::WebSocket(WebSocketFault::Trailers));
         }
         let names = trailers.keys().map(|name| name.as_str().as_bytes());
-        trailers::check_request(self.exchange.meter().gateway(), names)?;
-        self.exchange.meter().sent(head::fields_size(trailers))
+        trailers::check_request(self.record.meter().gateway(), names)?;
+        self.record.meter().sent(head::fields_size(trailers))
     }
 }
 
-struct Downloaded<'e> {
-    exchange: &'e mut Exchange,
+struct StreamDownload<'e> {
+    record: &'e mut RequestRecord,
     frames: Option<&'e mut FrameChecker>,
 }
 
-impl Count for Downloaded<'_> {
+impl InspectFlow for StreamDownload<'_> {
     fn data(&mut self, bytes: usize) -> Result<(), Refusal> {
-        self.exchange.meter().received(bytes)
+        self.record.meter().received(bytes)
     }
 
     fn check(&mut self, data: &[u8]) -> Result<(), Refusal> {
@@ -411,18 +427,18 @@ impl Count for Downloaded<'_> {
 
     fn trailers(&mut self, trailers: &mut HeaderMap) -> Result<(), Refusal> {
         if self.frames.is_some() {
-            return Err(Refusal::UpstreamWebSocket(FrameFault::Trailers));
+            return Err(Refusal::UpstreamWebSocket(WebSocketFault::Trailers));
         }
         head::retain(trailers, |name| trailers::may_follow_an_answer(name.as_str().as_bytes()));
-        note_grpc_status(self.exchange, trailers);
-        self.exchange.meter().received(head::fields_size(trailers))
+        note_grpc_status(self.record, trailers);
+        self.record.meter().received(head::fields_size(trailers))
     }
 }
 
 /// In the trailers, or in the head of an answer that has nothing else to say.
-fn note_grpc_status(exchange: &mut Exchange, fields: &HeaderMap) {
+fn note_grpc_status(record: &mut RequestRecord, fields: &HeaderMap) {
     let status = fields.get("grpc-status").and_then(|status| status.to_str().ok()?.parse().ok());
     if let Some(status) = status {
-        exchange.grpc_status(status);
+        record.grpc_status(status);
     }
 }

@@ -1,4 +1,5 @@
-//! One stream: read, authorize, dial, relay, record.
+//! One stream of HTTP/2: steps 7 to 10 for its request, as
+//! [`crate::lifecycle::answer_http2`] calls them.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -7,211 +8,210 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use h2::client::ResponseFuture;
 use h2::server::SendResponse;
-use h2::{Reason, RecvStream, SendStream};
+use h2::{Reason, RecvStream};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Request as HttpRequest, Response, StatusCode};
 use tokio::time::{self, Instant};
 
-use super::head::{Head, Outgoing};
-use super::pump::{Broken, Pump, Remains, Unsent, malformed_body};
-use crate::authorize::{Authorized, RequestPermit};
+use super::head::{StreamHead, UpstreamAuthority};
+use super::pump::{ClientSide, ClientStream, StreamError, StreamPump, malformed_body};
+use crate::authorize::RequestPermit;
 use crate::connection::ConnectionContext;
-use crate::dial::{DialError, Http2Upstream};
-use crate::gateway::Signals;
-use crate::inspect::Meter;
-use crate::record::Exchange;
+use crate::dial::{DialError, Http2Upstream, Permit};
+use crate::gateway::GatewaySignals;
+use crate::inspect::{Meter, ReservedBytes};
+use crate::record::RequestRecord;
 use crate::refuse::{Refusal, Reply};
-use crate::request::{Request, Version, is_grpc};
-use crate::websocket::{Offer, PROTOCOL_ERROR_CLOSE};
+use crate::request::{Request, Version};
+use crate::websocket::{PROTOCOL_ERROR_CLOSE, WebSocketOffer};
 
-/// What a stream means for its connection.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Afterwards {
-    /// The upstream takes WebSockets.
-    pub(super) extended_connect: bool,
-    /// The upstream has changed its mind about HTTP/2: on its next connection
-    /// the client is offered what it speaks now.
-    pub(super) leave: bool,
+/// A request that a client has sent, as the library gives it to us.
+pub(crate) struct IncomingStream<'c> {
+    pub(crate) context: &'c ConnectionContext,
+    pub(crate) authority: &'c UpstreamAuthority,
+    pub(crate) head: StreamHead,
+    pub(crate) client: ClientStream,
 }
 
-/// Answers one request, and records it once.
-pub(super) async fn answer(
-    ctx: &ConnectionContext,
-    outgoing: &Outgoing,
-    request: HttpRequest<RecvStream>,
-    respond: SendResponse<Bytes>,
-) -> Afterwards {
-    // Before policy is asked, so that no change of it is missed.
-    let signals = ctx.gateway.signals();
-    let (parts, body) = request.into_parts();
-    let head = Head::received(parts);
-    let bounds = &ctx.gateway.limits;
-    let authorized = match head.check(bounds.headers(), bounds.header_bytes()) {
-        Ok(()) => ctx.authorize(head.asked()).await,
-        Err(refusal) => Err(ctx.refuse(&refusal)),
-    };
-    let Authorized { permit, request, mut exchange } = match authorized {
-        Ok(authorized) => authorized,
-        Err(reply) => {
-            refuse(respond, &reply, &head, is_grpc(&head));
-            discard(body).await;
-            return Afterwards::default();
-        }
-    };
-    let mut relay = Relay { ctx, head: &head, request: &request, permit: &permit, signals };
-    let mut afterwards = Afterwards::default();
-    let body = (!body.is_end_stream()).then_some(body);
-    let unread = match relay.run(outgoing, body, respond, &mut exchange, &mut afterwards).await {
-        Ok(unread) => {
-            exchange.relayed();
-            unread
-        }
-        Err(failed) => failed.tell(exchange, &head, request.grpc),
-    };
-    if let Some(unread) = unread {
-        discard(unread).await;
+impl<'c> IncomingStream<'c> {
+    pub(super) fn new(
+        context: &'c ConnectionContext,
+        authority: &'c UpstreamAuthority,
+        request: HttpRequest<RecvStream>,
+        respond: SendResponse<Bytes>,
+    ) -> Self {
+        let (parts, body) = request.into_parts();
+        let body = (!body.is_end_stream()).then_some(body);
+        let client = ClientStream { respond, body };
+        Self { context, authority, head: StreamHead::received(parts), client }
     }
-    afterwards
 }
 
-/// A request that may go out.
-struct Relay<'a> {
-    ctx: &'a ConnectionContext,
-    head: &'a Head,
-    request: &'a Request<'a>,
-    permit: &'a RequestPermit,
-    signals: Signals,
+/// A request that was authorized, with all that is needed to send it.
+pub(crate) struct OutgoingStream<'a> {
+    pub(crate) permit: &'a RequestPermit,
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) head: &'a StreamHead,
+    pub(crate) authority: &'a UpstreamAuthority,
+    pub(crate) context: &'a ConnectionContext,
+    /// Those since before policy was asked, so that no change of it is missed.
+    pub(crate) signals: GatewaySignals,
+    pub(crate) learned: UpstreamLearned,
 }
 
-impl Relay<'_> {
-    /// Relays the request. What is left of its body when the answer is complete
-    /// is returned.
-    async fn run(
-        &mut self,
-        outgoing: &Outgoing,
-        mut body: Option<RecvStream>,
-        mut respond: SendResponse<Bytes>,
-        exchange: &mut Exchange,
-        afterwards: &mut Afterwards,
-    ) -> Result<Option<RecvStream>, Failed> {
-        if let Some(Err(refusal)) = self.head.announced().map(|n| exchange.meter().announced(n)) {
-            return Err(Failed::silent(refusal, respond, body));
+/// What a stream has learned about the upstream of its connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct UpstreamLearned {
+    /// It takes WebSockets.
+    pub(super) extended_connect: bool,
+    /// It does not speak HTTP/2 any more: on its next connection the client is
+    /// offered what it speaks now.
+    pub(super) no_http2: bool,
+}
+
+/// Why a stream ended early, and what the client can still be told.
+pub(crate) struct StreamFailure {
+    pub(crate) error: StreamError,
+    pub(crate) client: ClientSide,
+}
+
+impl ClientStream {
+    /// The end of a stream that was not answered, and whose body is all there.
+    pub(crate) fn failed(self, error: impl Into<StreamError>) -> StreamFailure {
+        let client = ClientSide::Unanswered { client: self, resendable: true };
+        StreamFailure { error: error.into(), client }
+    }
+
+    /// Answers a request that is refused, and is already recorded.
+    pub(crate) async fn refuse(self, reply: &Reply, head: &StreamHead, grpc: bool) {
+        send_refusal(self.respond, reply, head, grpc);
+        discard(self.body).await;
+    }
+}
+
+impl OutgoingStream<'_> {
+    /// Step 7, for what is known before anything leaves: the length of the body,
+    /// and the head. The body itself is looked at while it is relayed.
+    ///
+    /// The name is part of the head, and a sandbox chooses the labels below a
+    /// wildcard, so there is room for it in the budget before anything is dialled.
+    pub(crate) fn inspect(&self, meter: &Meter) -> Result<ReservedBytes, Refusal> {
+        if let Some(length) = self.head.announced() {
+            meter.announced(length)?;
         }
-        let offer = match self.offer() {
-            Ok(offer) => offer,
-            Err(refusal) => return Err(Failed::silent(refusal, respond, body)),
+        // What a WebSocket's handshake has wrong is told before anything is dialled.
+        self.offer()?;
+        meter.reserve(self.head.size())
+    }
+
+    /// Step 8. A client that cancels does not wait for a dial that may take long.
+    pub(crate) async fn dial(
+        &mut self,
+        head: ReservedBytes,
+        client: &mut ClientStream,
+        meter: &Meter,
+    ) -> Result<(Http2Upstream, ReservedBytes), Refusal> {
+        let (dialer, permit) = (&self.context.gateway.dialer, Permit::Request(self.permit));
+        let dialled = tokio::select! {
+            biased;
+            dialled = dialer.http2(permit, &self.context.destination) => dialled,
+            refusal = cancelled(client) => return Err(refusal),
         };
-        let mut again = true;
-        loop {
-            // A client that cancels does not wait for a dial that may take long.
-            let opened = tokio::select! {
-                biased;
-                opened = self.open(outgoing, body.is_none(), exchange.meter()) => opened,
-                refusal = cancelled(&mut respond, &mut body) => Err(refusal),
-            };
-            let (upstream, opened) = match opened {
-                Ok(opened) => opened,
-                Err(refusal) => {
-                    afterwards.leave = matches!(refusal, Refusal::Dial(DialError::NotHttp2 { .. }));
-                    return Err(Failed::silent(refusal, respond, body));
-                }
-            };
-            afterwards.extended_connect = upstream.extended_connect();
-            exchange.dialled(upstream.facts());
-            let watch = Arc::clone(upstream.watch());
-            let mut pump = Pump::new(respond, body, opened, watch, offer.clone(), exchange);
-            let ended = self.drive(&mut pump).await;
-            // What came last is counted, even if it is too much by now.
-            drop(pump.settle());
-            let Err(broken) = ended else { return Ok(pump.into_unread()) };
-            let broken = match (broken, upstream.watch().fault()) {
-                (Broken::Upstream(_), Some(fault)) => {
-                    Broken::Refused(Refusal::UpstreamMalformed(fault.to_string()))
-                }
-                (broken, _) => broken,
-            };
-            match (broken, pump.into_remains()) {
-                // Nothing was done about it, so it can be asked again: once.
-                (Broken::Upstream(err), Remains::Silent { respond: silent, body: unsent })
-                    if again && is_unprocessed(&err) =>
-                {
-                    again = false;
-                    respond = silent;
-                    body = match unsent {
-                        Unsent::All(all) => Some(all),
-                        Unsent::Nothing => None,
-                        Unsent::Part(rest) => {
-                            return Err(Failed::silent(closed(&err), respond, rest));
-                        }
-                    };
-                }
-                (broken, remains) => return Err(Failed { broken, remains }),
+        match dialled {
+            Ok(upstream) => Ok((upstream, head)),
+            Err(err) => {
+                meter.not_dialled(head, &err);
+                self.learned.no_http2 = matches!(err, DialError::NotHttp2 { .. });
+                Err(err.into())
             }
         }
+    }
+
+    /// Step 9: sends the request and relays its answer. What is left of the body
+    /// when the answer is complete is returned.
+    pub(crate) async fn relay(
+        &mut self,
+        (mut upstream, head): (Http2Upstream, ReservedBytes),
+        client: ClientStream,
+        record: &mut RequestRecord,
+    ) -> Result<Option<RecvStream>, StreamFailure> {
+        let offer = match self.offer() {
+            Ok(Some(_)) if !upstream.extended_connect() => {
+                let why = "it takes no WebSocket on HTTP/2";
+                return Err(client.failed(Refusal::UpstreamMalformed(why.to_owned())));
+            }
+            Ok(offer) => offer,
+            Err(refusal) => return Err(client.failed(refusal)),
+        };
+        let outgoing = self.authority.head(self.head, self.request);
+        let opened = match upstream.send(self.permit, outgoing, client.body.is_none()) {
+            Ok(opened) => opened,
+            // It said goodbye since it was dialled.
+            Err(err) if err.is_go_away() || err.is_io() => {
+                return Err(client.failed(StreamError::Unprocessed(err)));
+            }
+            Err(err) => return Err(client.failed(StreamError::Upstream(err))),
+        };
+        record.meter().sent_reserved(head);
+        self.learned.extended_connect = upstream.extended_connect();
+        record.dialled(upstream.facts());
+        let watch = Arc::clone(upstream.watch());
+        let mut pump = StreamPump::new(client, opened, watch, offer, record);
+        let ended = self.drive(&mut pump).await;
+        // What came last is counted, even if it is too much by now.
+        drop(pump.settle());
+        let Err(error) = ended else { return Ok(pump.into_unread()) };
+        let error = match (error, upstream.watch().fault()) {
+            (StreamError::Unprocessed(_) | StreamError::Upstream(_), Some(fault)) => {
+                StreamError::Refused(Refusal::UpstreamMalformed(fault.to_string()))
+            }
+            (error, _) => error,
+        };
+        Err(StreamFailure { error, client: pump.into_client_side() })
+    }
+
+    /// Step 10: ends the record, and tells the client of a failure as much as it
+    /// can still be told.
+    pub(crate) async fn record(
+        self,
+        relayed: Result<Option<RecvStream>, StreamFailure>,
+        record: RequestRecord,
+    ) -> UpstreamLearned {
+        let unread = match relayed {
+            Ok(unread) => {
+                record.relayed();
+                unread
+            }
+            Err(failure) => failure.record(record, self.head, self.request.grpc),
+        };
+        discard(unread).await;
+        self.learned
     }
 
     /// What it offers, if it asks for a WebSocket.
-    fn offer(&self) -> Result<Option<Offer>, Refusal> {
+    fn offer(&self) -> Result<Option<WebSocketOffer>, Refusal> {
         if !self.request.websocket {
             return Ok(None);
         }
-        let offer = Offer::read(self.head, Version::Http2);
+        let offer = WebSocketOffer::read(self.head, Version::Http2);
         offer.map(Some).map_err(|fault| Refusal::Malformed(fault.to_string()))
     }
 
-    /// Dials, and sends the head. There is room for it in the budget before
-    /// anything is dialled: the name is part of it, and a sandbox chooses the
-    /// labels below a wildcard.
-    async fn open(
-        &self,
-        outgoing: &Outgoing,
-        end_of_stream: bool,
-        meter: &Meter,
-    ) -> Result<(Http2Upstream, (ResponseFuture, SendStream<Bytes>)), Refusal> {
-        let mut again = true;
-        loop {
-            let dialer = &self.ctx.gateway.dialer;
-            let head = meter.reserve(self.head.size())?;
-            let dialled = dialer.http2(self.permit, &self.ctx.destination).await;
-            let mut upstream = match dialled {
-                Ok(upstream) => upstream,
-                Err(err) => {
-                    meter.not_dialled(head, &err);
-                    return Err(err.into());
-                }
-            };
-            if self.request.websocket && !upstream.extended_connect() {
-                let why = "it takes no WebSocket on HTTP/2";
-                return Err(Refusal::UpstreamMalformed(why.to_owned()));
-            }
-            match upstream.send(outgoing.head(self.head, self.request), end_of_stream) {
-                Ok(opened) => {
-                    meter.leave(head);
-                    return Ok((upstream, opened));
-                }
-                // It said goodbye between the two lines above.
-                Err(err) if again && (err.is_go_away() || err.is_io()) => again = false,
-                Err(err) => return Err(closed(&err)),
-            }
-        }
-    }
-
     /// Relays until the end, or until it must not go on.
-    async fn drive(&mut self, pump: &mut Pump<'_>) -> Result<(), Broken> {
+    async fn drive(&mut self, pump: &mut StreamPump<'_>) -> Result<(), StreamError> {
         let moved = AtomicU64::new(0);
         let ended = tokio::select! {
             biased;
             ended = poll_fn(|cx| pump.poll(cx, &moved)) => ended,
-            refusal = stalled(self.ctx, &moved) => Err(Broken::Refused(refusal)),
-            refusal = outlawed(self.ctx, self.request, &mut self.signals) => {
-                Err(Broken::Refused(refusal))
+            refusal = stalled(self.context, &moved) => Err(refusal.into()),
+            refusal = policy_revoked(self.context, self.request, &mut self.signals) => {
+                Err(refusal.into())
             }
         };
         match ended {
-            Err(Broken::Refused(Refusal::Idle { limit })) if pump.is_silent() => {
-                Err(Broken::Refused(Refusal::UpstreamSilent { limit }))
+            Err(StreamError::Refused(Refusal::Idle { limit })) if pump.is_unanswered() => {
+                Err(Refusal::UpstreamSilent { limit }.into())
             }
             ended => ended,
         }
@@ -219,7 +219,7 @@ impl Relay<'_> {
 }
 
 /// Resolves when the client does not want the answer any more.
-async fn cancelled(respond: &mut SendResponse<Bytes>, body: &mut Option<RecvStream>) -> Refusal {
+async fn cancelled(ClientStream { respond, body }: &mut ClientStream) -> Refusal {
     match poll_fn(|cx| respond.poll_reset(cx)).await {
         Ok(reason) => {
             // Or the library did, because the body is not what the head says.
@@ -240,8 +240,8 @@ async fn cancelled(respond: &mut SendResponse<Bytes>, body: &mut Option<RecvStre
 ///
 /// Looks now and then instead of at every frame: a stall is noticed a quarter
 /// late at most, and frames stay cheap.
-async fn stalled(ctx: &ConnectionContext, moved: &AtomicU64) -> Refusal {
-    let bounds = ctx.gateway.limits.bounds();
+async fn stalled(context: &ConnectionContext, moved: &AtomicU64) -> Refusal {
+    let bounds = context.gateway.limits.bounds();
     let began = Instant::now();
     let (mut seen, mut since) = (moved.load(Ordering::Relaxed), began);
     loop {
@@ -260,25 +260,17 @@ async fn stalled(ctx: &ConnectionContext, moved: &AtomicU64) -> Refusal {
 }
 
 /// Resolves when a policy is loaded that would not let the request pass.
-async fn outlawed(
-    ctx: &ConnectionContext,
+async fn policy_revoked(
+    context: &ConnectionContext,
     request: &Request<'_>,
-    signals: &mut Signals,
+    signals: &mut GatewaySignals,
 ) -> Refusal {
     loop {
         signals.changed().await;
-        if let Err(refusal) = ctx.reconsider(request) {
+        if let Err(refusal) = context.reconsider(request) {
             return refusal;
         }
     }
-}
-
-/// Whether the upstream says that it did nothing about the request, so that it
-/// can be sent again whatever it was (RFC 9113, 8.7).
-fn is_unprocessed(err: &h2::Error) -> bool {
-    let refused = err.is_reset() && err.reason() == Some(Reason::REFUSED_STREAM);
-    let goodbye = err.is_go_away() && err.reason() == Some(Reason::NO_ERROR);
-    err.is_remote() && (refused || goodbye)
 }
 
 fn closed(err: &h2::Error) -> Refusal {
@@ -300,56 +292,48 @@ fn reason_for_client(err: &h2::Error) -> Reason {
     }
 }
 
-/// A relay that ended before its end.
-struct Failed {
-    broken: Broken,
-    remains: Remains,
-}
-
-impl Failed {
-    fn silent(refusal: Refusal, respond: SendResponse<Bytes>, unread: Option<RecvStream>) -> Self {
-        let remains = Remains::Silent { respond, body: Unsent::Part(unread) };
-        Self { broken: Broken::Refused(refusal), remains }
-    }
-
-    /// Tells the client as much as it can still be told, and the record all. If
-    /// that is an answer, what is left of the request is returned.
-    fn tell(self, exchange: Exchange, head: &Head, grpc: bool) -> Option<RecvStream> {
-        let Self { broken, remains } = self;
-        let (refusal, reason) = match broken {
-            Broken::Client(why) => (Refusal::ClientGone(why), Reason::CANCEL),
-            Broken::Refused(refusal) => (refusal, Reason::CANCEL),
-            Broken::Upstream(err) => (closed(&err), reason_for_client(&err)),
+impl StreamFailure {
+    /// Ends the record. If the client gets an answer, what is left of its request
+    /// is returned.
+    fn record(self, record: RequestRecord, head: &StreamHead, grpc: bool) -> Option<RecvStream> {
+        let (refusal, reason) = match self.error {
+            StreamError::Client(why) => (Refusal::ClientGone(why), Reason::CANCEL),
+            StreamError::Refused(refusal) => (refusal, Reason::CANCEL),
+            StreamError::Unprocessed(err) | StreamError::Upstream(err) => {
+                (closed(&err), reason_for_client(&err))
+            }
         };
         let gone = matches!(refusal, Refusal::ClientGone(_));
-        match remains {
-            Remains::Silent { mut respond, .. } if gone || reason == Reason::HTTP_1_1_REQUIRED => {
+        match self.client {
+            ClientSide::Unanswered { mut client, .. }
+                if gone || reason == Reason::HTTP_1_1_REQUIRED =>
+            {
                 // Clients know what to do about the latter: they ask again in
                 // HTTP/1.1.
-                respond.send_reset(reason);
-                exchange.broken(&refusal);
+                client.respond.send_reset(reason);
+                record.broken(&refusal);
                 None
             }
-            Remains::Silent { respond, body } => {
-                let reply = exchange.refused(&refusal);
-                refuse(respond, &reply, head, grpc);
-                body.into_unread()
+            ClientSide::Unanswered { client, .. } => {
+                let reply = record.refused(&refusal);
+                send_refusal(client.respond, &reply, head, grpc);
+                client.body
             }
-            Remains::Spoken { mut to_client, can_close }
+            ClientSide::Answered { mut to_client, can_close }
                 if can_close && refusal.is_websocket_violation() =>
             {
                 let close = Bytes::from_static(&PROTOCOL_ERROR_CLOSE);
                 // Fails only if the client went away in between.
                 to_client.send_data(close, true).ok();
-                exchange.broken(&refusal);
+                record.broken(&refusal);
                 None
             }
-            Remains::Spoken { mut to_client, .. } => {
-                let reply = Reply::new(&refusal, exchange.id());
+            ClientSide::Answered { mut to_client, .. } => {
+                let reply = Reply::new(&refusal, record.id());
                 if gone || !grpc || to_client.send_trailers(trailers(&reply)).is_err() {
                     to_client.send_reset(reason);
                 }
-                exchange.broken(&refusal);
+                record.broken(&refusal);
                 None
             }
         }
@@ -362,7 +346,8 @@ impl Failed {
 /// with many clients, curl among them, whatever the reset says. So what comes is
 /// thrown away, for a while; then the stream is reset with NO_ERROR, which is
 /// how HTTP/2 says that the rest is not wanted (RFC 9113, 8.1).
-async fn discard(mut unread: RecvStream) {
+async fn discard(unread: Option<RecvStream>) {
+    let Some(mut unread) = unread else { return };
     let discarded = async {
         let mut bytes = 0;
         while bytes < MAX_DISCARDED_BYTES {
@@ -377,7 +362,7 @@ async fn discard(mut unread: RecvStream) {
 }
 
 /// Sends a refusal. Whether it arrives is the client's business.
-fn refuse(mut respond: SendResponse<Bytes>, reply: &Reply, head: &Head, grpc: bool) {
+fn send_refusal(mut respond: SendResponse<Bytes>, reply: &Reply, head: &StreamHead, grpc: bool) {
     let wire = reply.wire(grpc);
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::from_u16(wire.status).unwrap_or(StatusCode::BAD_GATEWAY);

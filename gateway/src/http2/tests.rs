@@ -9,4 +9,4 @@ mod refused;
 mod relayed;
 mod world;
 
-use world::{Asked, World, body_of, get, policy, post, read_all};
+use world::{Asked, Http2World, body_of, get, policy, post, read_all};

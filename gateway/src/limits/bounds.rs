@@ -7,7 +7,7 @@ use policies::NetLimits;
 
 /// How much one sandbox may take. A bound that is missing is no bound; those
 /// that keep the gateway itself alive are never missing.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Bounds {
     /// Bytes to upstreams over the gateway's whole life.
     pub upload: Option<u64>,
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn a_policy_that_says_nothing_loosens_nothing() {
         let configured = Bounds { upload: Some(1), total: None, ..Bounds::default() };
-        assert_eq!(configured.clone().and(&NetLimits::default()), configured);
+        assert_eq!(configured.and(&NetLimits::default()), configured);
     }
 
     /// Each bound by itself, the smaller one on either side.

@@ -73,9 +73,10 @@ fn a_policy_cannot_loosen_what_the_operator_set() {
 }
 
 #[test]
-fn a_limit_that_is_reached_is_recorded_by_its_name_in_the_policy() {
-    let note = audit::Limit::from(&with_upload(1).upload(2).expect_err("two are too many"));
-    assert_eq!((note.name.as_str(), note.value, note.reached), ("upload", 1, 2));
+fn a_limit_that_is_reached_is_called_as_in_the_policy() {
+    let LimitReached { limit, value, reached, .. } =
+        with_upload(1).upload(2).expect_err("two are too many");
+    assert_eq!((limit.to_string().as_str(), value, reached), ("upload", 1, 2));
 }
 
 #[test]
@@ -121,18 +122,21 @@ fn each_bound_is_told_as_it_was_set() {
         drain: seconds(8),
         ..Bounds::default()
     };
-    let limits = Limits::new(bounds.clone(), &NetLimits::default());
-    assert_eq!((limits.body(), limits.header_bytes(), limits.headers()), (Some(1), 2, 3));
-    assert_eq!((limits.opening(), limits.header()), (seconds(4), seconds(5)));
-    assert_eq!((limits.idle(), limits.total()), (seconds(6), Some(seconds(7))));
-    assert_eq!(limits.drain(), seconds(8));
-    assert_eq!(*limits.bounds(), bounds);
+    let limits = Limits::new(bounds, &NetLimits::default());
+    assert_eq!(
+        (limits.bounds().body, limits.bounds().header_bytes, limits.bounds().headers),
+        (Some(1), 2, 3)
+    );
+    assert_eq!((limits.bounds().opening, limits.bounds().header), (seconds(4), seconds(5)));
+    assert_eq!((limits.bounds().idle, limits.bounds().total), (seconds(6), Some(seconds(7))));
+    assert_eq!(limits.bounds().drain, seconds(8));
+    assert_eq!(limits.bounds(), bounds);
 }
 
 #[tokio::test]
 async fn an_open_connection_is_counted_once_somebody_is_in_its_room() {
     let limits = Limits::new(Bounds::default(), &NetLimits::default());
-    let room = limits.room().await;
+    let room = limits.connection_slot().await;
     assert_eq!(limits.open_connections(), 0);
     let room = room.occupied();
     assert_eq!(limits.open_connections(), 1);

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 const BUCKETS: usize = 61;
 
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct RequestWindow {
     began: Instant,
     /// The second, since `began`, that `buckets` ends with.
     newest: u64,
@@ -20,20 +20,20 @@ pub(super) struct Window {
 
 /// The minute has had enough.
 #[derive(Debug)]
-pub(super) struct Full {
+pub(super) struct RateExceeded {
     pub(super) bound: u32,
     pub(super) retry_after: Duration,
 }
 
-impl Default for Window {
+impl Default for RequestWindow {
     fn default() -> Self {
         Self { began: Instant::now(), newest: 0, buckets: [0; BUCKETS] }
     }
 }
 
-impl Window {
+impl RequestWindow {
     /// Counts one request at `now`, unless the last minute already has `bound`.
-    pub(super) fn take(&mut self, now: Instant, bound: Option<u32>) -> Result<(), Full> {
+    pub(super) fn take(&mut self, now: Instant, bound: Option<u32>) -> Result<(), RateExceeded> {
         // Two threads may read the clock in one order and get here in the other;
         // the later second counts for both.
         let second = now.saturating_duration_since(self.began).as_secs().max(self.newest);
@@ -41,7 +41,7 @@ impl Window {
 
         let taken: u64 = self.buckets.iter().copied().map(u64::from).sum();
         if let Some(bound) = bound.filter(|bound| taken >= u64::from(*bound)) {
-            return Err(Full { bound, retry_after: self.retry_after(taken, bound) });
+            return Err(RateExceeded { bound, retry_after: self.retry_after(taken, bound) });
         }
         if let Some(bucket) = self.buckets.get_mut(place(second)) {
             *bucket = bucket.saturating_add(1);
@@ -86,13 +86,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn at(window: &Window, millis: u64) -> Instant {
+    fn at(window: &RequestWindow, millis: u64) -> Instant {
         window.began + Duration::from_millis(millis)
     }
 
     #[test]
     fn a_full_minute_says_when_to_come_back() {
-        let mut window = Window::default();
+        let mut window = RequestWindow::default();
         for millis in [500, 1500, 1600] {
             let now = at(&window, millis);
             window.take(now, Some(3)).expect("three are allowed");
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_bound_of_a_new_policy_counts_what_came_before() {
-        let mut window = Window::default();
+        let mut window = RequestWindow::default();
         for _ in 0..10 {
             let now = at(&window, 0);
             window.take(now, None).expect("there is no bound");
@@ -125,7 +125,7 @@ mod tests {
             steps in prop::collection::vec(0u64..9_000, 1..400),
             bound in 1u32..20,
         ) {
-            let mut window = Window::default();
+            let mut window = RequestWindow::default();
             let mut now = 0;
             let mut admitted: Vec<u64> = Vec::new();
             for step in steps {

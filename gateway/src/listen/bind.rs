@@ -1,28 +1,28 @@
-//! From what the settings say to sockets that listen.
+//! Opens the listeners that the settings name.
 //!
-//! An inherited socket is believed only as far as it can be measured: it must be
-//! a listening TCP socket, or for names a TCP or UDP one. Whoever planted it has
-//! chosen the network it stands on, and that is the point of planting it.
+//! An inherited socket is checked: it must be a listening TCP socket, or for names
+//! a TCP or UDP one. The network it listens on is not checked: whoever opened the
+//! socket has chosen that network, often one that only they can reach.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use super::Way;
-use super::inherited::{Inherited, InheritedError, Planted};
+use super::ListenerKind;
+use super::inherited::{Inherited, InheritedError, InheritedSocket};
 use crate::config::{self, Door, Fd, Listen};
 use crate::dns::NameServer;
 
 /// Every listener of a gateway, bound and not yet accepting.
 #[derive(Debug, Default)]
-pub(crate) struct Bound {
-    pub(crate) connections: Vec<(Way, TcpListener)>,
+pub(crate) struct BoundListeners {
+    pub(crate) connections: Vec<(ListenerKind, TcpListener)>,
     pub(crate) names_tcp: Vec<TcpListener>,
     pub(crate) names_udp: Vec<UdpSocket>,
 }
 
-/// Why a listener is not there.
+/// Why a listener cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     #[error("cannot listen on {address}")]
@@ -35,25 +35,25 @@ pub enum BindError {
     NoAnswer { door: Door, local: SocketAddr },
     #[error("{fd} is a UDP socket, and connections come in over TCP")]
     NotForConnections { fd: Fd },
-    #[error("{fd} is a TCP socket that does not listen; plant it after `listen(2)`")]
+    #[error("{fd} is a TCP socket that does not listen; hand it over after `listen(2)`")]
     NotListening { fd: Fd },
 }
 
-/// Binds every door, or says which one cannot be.
+/// Binds every listener, or names the one that cannot be bound.
 pub(crate) fn bind(
     listen: &Listen,
-    dns: &config::Dns,
+    dns: &config::DnsSettings,
     inherited: &mut Inherited,
-) -> Result<Bound, BindError> {
-    let mut bound = Bound::default();
-    for (way, doors) in [
-        (Way::Proxy, &listen.proxy),
-        (Way::Socks, &listen.socks),
-        (Way::CapturedHttp, &listen.http),
-        (Way::CapturedHttps, &listen.https),
+) -> Result<BoundListeners, BindError> {
+    let mut bound = BoundListeners::default();
+    for (kind, doors) in [
+        (ListenerKind::Proxy, &listen.proxy),
+        (ListenerKind::Socks, &listen.socks),
+        (ListenerKind::CapturedHttp, &listen.http),
+        (ListenerKind::CapturedHttps, &listen.https),
     ] {
         for door in doors {
-            bound.open(way, door, inherited)?;
+            bound.open(kind, door, inherited)?;
         }
     }
     for door in &listen.dns {
@@ -62,17 +62,22 @@ pub(crate) fn bind(
     Ok(bound)
 }
 
-impl Bound {
-    fn open(&mut self, way: Way, door: &Door, inherited: &mut Inherited) -> Result<(), BindError> {
+impl BoundListeners {
+    fn open(
+        &mut self,
+        kind: ListenerKind,
+        door: &Door,
+        inherited: &mut Inherited,
+    ) -> Result<(), BindError> {
         match door {
-            Door::Address(address) => self.connections.push((way, tcp(*address)?)),
+            Door::Address(address) => self.connections.push((kind, tcp(*address)?)),
             Door::Inherited(fd) => {
-                for planted in inherited.take(fd)? {
-                    match planted {
-                        Planted::Tcp(listener) => {
-                            self.connections.push((way, listening(fd, listener)?));
+                for socket in inherited.take(fd)? {
+                    match socket {
+                        InheritedSocket::Tcp(listener) => {
+                            self.connections.push((kind, listening(fd, listener)?));
                         }
-                        Planted::Udp(_) => {
+                        InheritedSocket::Udp(_) => {
                             return Err(BindError::NotForConnections { fd: fd.clone() });
                         }
                     }
@@ -85,7 +90,7 @@ impl Bound {
     fn open_for_names(
         &mut self,
         door: &Door,
-        dns: &config::Dns,
+        dns: &config::DnsSettings,
         inherited: &mut Inherited,
     ) -> Result<(), BindError> {
         let answerable = |local: io::Result<SocketAddr>| {
@@ -97,19 +102,19 @@ impl Bound {
         };
         match door {
             Door::Address(address) => {
-                let (by_udp, by_tcp, local) = both(*address)?;
+                let (by_udp, by_tcp, local) = udp_and_tcp(*address)?;
                 answerable(Ok(local))?;
                 self.names_tcp.push(by_tcp);
                 self.names_udp.push(by_udp);
             }
             Door::Inherited(fd) => {
-                for planted in inherited.take(fd)? {
-                    match planted {
-                        Planted::Tcp(listener) => {
+                for socket in inherited.take(fd)? {
+                    match socket {
+                        InheritedSocket::Tcp(listener) => {
                             answerable(listener.local_addr())?;
                             self.names_tcp.push(listening(fd, listener)?);
                         }
-                        Planted::Udp(socket) => {
+                        InheritedSocket::Udp(socket) => {
                             answerable(socket.local_addr())?;
                             self.names_udp.push(socket);
                         }
@@ -121,9 +126,9 @@ impl Bound {
     }
 }
 
-/// UDP and TCP on one port, also when the kernel chooses it. It chooses for UDP
-/// and knows nothing of TCP, so then it is asked a few times.
-fn both(address: SocketAddr) -> Result<(UdpSocket, TcpListener, SocketAddr), BindError> {
+/// UDP and TCP on one port. Where the kernel chooses the port, it chooses for UDP
+/// alone, and the port may be taken for TCP; so a few ports are tried.
+fn udp_and_tcp(address: SocketAddr) -> Result<(UdpSocket, TcpListener, SocketAddr), BindError> {
     let tries = if address.port() == 0 { 16 } else { 1 };
     let mut last = None;
     for _ in 0..tries {
@@ -175,14 +180,14 @@ fn socket(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Soc
     Ok(socket)
 }
 
-/// Connections that wait for room wait here.
+/// Connections that the kernel queues while every slot is taken.
 const BACKLOG: i32 = 4096;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const DNS: config::Dns = config::Dns {
+    const DNS: config::DnsSettings = config::DnsSettings {
         answer: None,
         ttl: std::time::Duration::from_secs(5),
         queries_per_second: 10,
@@ -212,12 +217,12 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_was_not_planted_is_not_found() {
+    fn a_socket_that_was_not_inherited_is_not_found() {
         let listen = Listen { https: door("fd:https"), ..Listen::default() };
         let err = bind(&listen, &DNS, &mut Inherited::nothing()).expect_err("nothing is there");
         assert_eq!(
             err.to_string(),
-            "fd:https was not inherited; LISTEN_FDS names no sockets, so whoever starts the gateway planted none"
+            "fd:https was not inherited; LISTEN_FDS names no sockets, so the gateway was started with none"
         );
     }
 }

@@ -1,8 +1,8 @@
-//! The sockets we were started with.
+//! The sockets that the gateway was started with.
 //!
 //! This is systemd's protocol: `LISTEN_FDS` counts the sockets, from file
 //! descriptor 3 on, and `LISTEN_FDNAMES` may name them. A descriptor that was not
-//! counted is not touched, whatever the settings say: it may be anything.
+//! counted is not touched, even if the settings name it: it may be anything.
 
 use std::env;
 use std::fmt;
@@ -14,7 +14,7 @@ use listenfd::ListenFd;
 
 use crate::config::Fd;
 
-/// What was handed over and not yet taken.
+/// Inherited sockets that no listener has taken yet.
 pub struct Inherited {
     fds: ListenFd,
     first: RawFd,
@@ -22,9 +22,9 @@ pub struct Inherited {
     names: Vec<String>,
 }
 
-/// One of them.
+/// One inherited socket.
 #[derive(Debug)]
-pub(crate) enum Planted {
+pub(crate) enum InheritedSocket {
     Tcp(TcpListener),
     Udp(UdpSocket),
 }
@@ -35,22 +35,22 @@ pub enum InheritedError {
     #[error("{fd} was inherited, and is not a TCP or UDP socket that can be used")]
     NotASocket { fd: Fd, source: io::Error },
     #[error("{fd} was not inherited; {there}")]
-    NotInherited { fd: Fd, there: There },
+    NotInherited { fd: Fd, there: AvailableSockets },
 }
 
-/// What is there instead.
+/// The sockets that were inherited, for the message that one was not.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct There {
+pub struct AvailableSockets {
     first: RawFd,
     names: Vec<String>,
     count: usize,
 }
 
 impl Inherited {
-    /// Takes over what the environment says we were handed.
+    /// Takes over the sockets that the environment names.
     ///
-    /// To be called first thing, while there is one thread: it removes the
-    /// variables, so that no child believes the sockets are its own.
+    /// Call it first, while there is one thread: it removes the variables, so that
+    /// no child process takes the sockets for its own.
     pub fn from_env() -> Self {
         let first = env::var(FIRST_FD).ok().and_then(|first| first.parse().ok()).unwrap_or(3);
         let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
@@ -58,14 +58,14 @@ impl Inherited {
         Self { fds: ListenFd::from_env(), first, names }
     }
 
-    /// Nothing was handed over.
+    /// No socket was inherited.
     pub fn nothing() -> Self {
         Self { fds: ListenFd::empty(), first: 3, names: Vec::new() }
     }
 
     /// The socket with that number, or every socket of that name: one name may
     /// stand for a TCP and a UDP socket of the same port.
-    pub(crate) fn take(&mut self, fd: &Fd) -> Result<Vec<Planted>, InheritedError> {
+    pub(crate) fn take(&mut self, fd: &Fd) -> Result<Vec<InheritedSocket>, InheritedError> {
         let indexes: Vec<usize> = match fd {
             Fd::Number(number) => number
                 .checked_sub(self.first)
@@ -77,30 +77,37 @@ impl Inherited {
                 named.map(|(index, _)| index).collect()
             }
         };
-        let mut planted = Vec::new();
+        let mut sockets = Vec::new();
         for index in indexes {
-            planted.extend(self.take_at(index, fd)?);
+            sockets.extend(self.take_at(index, fd)?);
         }
-        if planted.is_empty() {
-            let there =
-                There { first: self.first, names: self.names.clone(), count: self.fds.len() };
+        if sockets.is_empty() {
+            let there = AvailableSockets {
+                first: self.first,
+                names: self.names.clone(),
+                count: self.fds.len(),
+            };
             return Err(InheritedError::NotInherited { fd: fd.clone(), there });
         }
-        Ok(planted)
+        Ok(sockets)
     }
 
-    fn take_at(&mut self, index: usize, fd: &Fd) -> Result<Option<Planted>, InheritedError> {
+    fn take_at(
+        &mut self,
+        index: usize,
+        fd: &Fd,
+    ) -> Result<Option<InheritedSocket>, InheritedError> {
         let unusable = |source| InheritedError::NotASocket { fd: fd.clone(), source };
         // Asking for the wrong kind leaves it where it is.
         if let Ok(listener) = self.fds.take_tcp_listener(index) {
             let Some(listener) = listener else { return Ok(None) };
             listener.set_nonblocking(true).map_err(unusable)?;
-            return Ok(Some(Planted::Tcp(listener)));
+            return Ok(Some(InheritedSocket::Tcp(listener)));
         }
         let socket = self.fds.take_udp_socket(index).map_err(unusable)?;
         let Some(socket) = socket else { return Ok(None) };
         socket.set_nonblocking(true).map_err(unusable)?;
-        Ok(Some(Planted::Udp(socket)))
+        Ok(Some(InheritedSocket::Udp(socket)))
     }
 }
 
@@ -114,13 +121,12 @@ impl fmt::Debug for Inherited {
     }
 }
 
-impl fmt::Display for There {
+impl fmt::Display for AvailableSockets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { first, names, count } = self;
         if *count == 0 {
-            return f.write_str(
-                "LISTEN_FDS names no sockets, so whoever starts the gateway planted none",
-            );
+            return f
+                .write_str("LISTEN_FDS names no sockets, so the gateway was started with none");
         }
         write!(f, "there are {count}, from fd:{first} on")?;
         if names.is_empty() { Ok(()) } else { write!(f, ", called `{}`", names.join("`, `")) }
@@ -169,9 +175,9 @@ mod tests {
         assert_eq!(inherited.names, ["web", "output", "dns"]);
 
         let web = inherited.take(&Fd::Number(0)).unwrap();
-        let [Planted::Tcp(tcp)] = &web[..] else { panic!("{web:?}") };
+        let [InheritedSocket::Tcp(tcp)] = &web[..] else { panic!("{web:?}") };
         let dns = inherited.take(&Fd::Name("dns".to_owned())).unwrap();
-        let [Planted::Udp(udp)] = &dns[..] else { panic!("{dns:?}") };
+        let [InheritedSocket::Udp(udp)] = &dns[..] else { panic!("{dns:?}") };
         let found = format!("{} {}", tcp.local_addr().unwrap(), udp.local_addr().unwrap());
         assert_eq!(found, expected);
 

@@ -21,11 +21,11 @@ fn hand_over(to: mpsc::UnboundedSender<Accepted>) -> impl Fn(Accepted, Arc<Gatew
         let to = to.clone();
         Box::pin(async move {
             let mut stream = accepted.stream;
-            let (way, peer, local) = (accepted.way, accepted.peer, accepted.local);
+            let (kind, peer, local) = (accepted.kind, accepted.peer, accepted.local);
             let mut byte = [0];
             let ended = stream.read(&mut byte).await;
             assert!(ended.is_ok());
-            to.send(Accepted { stream, peer, local, way }).expect("the test is there");
+            to.send(Accepted { stream, peer, local, kind }).expect("the test is there");
         })
     }
 }
@@ -38,14 +38,14 @@ async fn each_way_in_is_told_apart() {
     let ((proxy, at_proxy), (https, at_https)) = (door().await, door().await);
     let (sender, mut served) = mpsc::unbounded_channel();
     let (_stop, phases) = watch::channel(Phase::Serving);
-    let doors = vec![(Way::Proxy, proxy), (Way::CapturedHttps, https)];
+    let doors = vec![(ListenerKind::Proxy, proxy), (ListenerKind::CapturedHttps, https)];
     tokio::spawn(listen(doors, Arc::clone(&stage.gateway), hand_over(sender), phases));
 
-    for (at, way) in [(at_https, Way::CapturedHttps), (at_proxy, Way::Proxy)] {
+    for (at, kind) in [(at_https, ListenerKind::CapturedHttps), (at_proxy, ListenerKind::Proxy)] {
         let mut client = TcpStream::connect(at).await.expect("it listens");
         client.write_all(b"x").await.expect("it is open");
         let accepted = served.recv().await.expect("it is served");
-        assert_eq!((accepted.way, accepted.local), (way, at));
+        assert_eq!((accepted.kind, accepted.local), (kind, at));
         assert_eq!(accepted.peer, client.local_addr().expect("it is connected"));
         assert!(accepted.stream.nodelay().expect("it can be asked"));
     }
@@ -58,7 +58,7 @@ async fn who_finds_no_room_waits_outside_and_is_let_in_later() {
     let (listener, at) = door().await;
     let (sender, mut served) = mpsc::unbounded_channel();
     let (_stop, phases) = watch::channel(Phase::Serving);
-    let doors = vec![(Way::Proxy, listener)];
+    let doors = vec![(ListenerKind::Proxy, listener)];
     tokio::spawn(listen(doors, Arc::clone(&stage.gateway), hand_over(sender), phases));
 
     let mut first = TcpStream::connect(at).await.expect("it listens");
@@ -78,7 +78,7 @@ async fn a_drain_lets_nobody_in_and_waits_for_who_is() {
     let (listener, at) = door().await;
     let (sender, mut served) = mpsc::unbounded_channel();
     let (stop, phases) = watch::channel(Phase::Serving);
-    let doors = vec![(Way::Socks, listener)];
+    let doors = vec![(ListenerKind::Socks, listener)];
     let gateway = Arc::clone(&stage.gateway);
     let listening = tokio::spawn(listen(doors, gateway, hand_over(sender), phases));
 
@@ -90,7 +90,7 @@ async fn a_drain_lets_nobody_in_and_waits_for_who_is() {
     listening.await.expect("it ends in order");
     assert!(TcpStream::connect(at).await.is_err(), "nobody is let in any more");
 
-    let all_free = stage.gateway.limits.all_rooms_free();
+    let all_free = stage.gateway.limits.all_slots_free();
     tokio::pin!(all_free);
     let waiting =
         std::future::poll_fn(|context| Poll::Ready(all_free.as_mut().poll(context))).await;
@@ -106,7 +106,7 @@ async fn who_does_not_finish_in_time_is_cut() {
     let (listener, at) = door().await;
     let (sender, _served) = mpsc::unbounded_channel();
     let (stop, phases) = watch::channel(Phase::Serving);
-    let doors = vec![(Way::Proxy, listener)];
+    let doors = vec![(ListenerKind::Proxy, listener)];
     let gateway = Arc::clone(&stage.gateway);
     let listening = tokio::spawn(listen(doors, gateway, hand_over(sender), phases));
 
@@ -116,7 +116,7 @@ async fn who_does_not_finish_in_time_is_cut() {
     }
     stop.send(Phase::Cut).expect("it listens");
     listening.await.expect("it ends in order");
-    stage.gateway.limits.all_rooms_free().await;
+    stage.gateway.limits.all_slots_free().await;
     assert_eq!(inside.read(&mut [0]).await.expect("it is closed in order"), 0);
 }
 
@@ -124,14 +124,17 @@ async fn who_does_not_finish_in_time_is_cut() {
 #[tokio::test]
 async fn each_door_has_its_turn() {
     let ((proxy, at_proxy), (https, at_https)) = (door().await, door().await);
-    let doors = vec![(Way::Proxy, proxy), (Way::CapturedHttps, https)];
+    let doors = vec![(ListenerKind::Proxy, proxy), (ListenerKind::CapturedHttps, https)];
     let mut waiting = Vec::new();
     for at in [at_proxy, at_proxy, at_https, at_https] {
         waiting.push(TcpStream::connect(at).await.expect("it listens"));
     }
-    for (first, expected) in
-        [(1, Way::CapturedHttps), (0, Way::Proxy), (3, Way::CapturedHttps), (2, Way::Proxy)]
-    {
+    for (first, expected) in [
+        (1, ListenerKind::CapturedHttps),
+        (0, ListenerKind::Proxy),
+        (3, ListenerKind::CapturedHttps),
+        (2, ListenerKind::Proxy),
+    ] {
         let accepted = poll_fn(|context| accept_any(&doors, first, context)).await;
         assert_eq!(accepted.expect("somebody waits").0, expected, "{first}");
     }
@@ -149,13 +152,21 @@ async fn a_flood_at_one_door_does_not_keep_the_other_shut() {
     }
     let (sender, mut served) = mpsc::unbounded_channel();
     let (_stop, phases) = watch::channel(Phase::Serving);
-    let doors = vec![(Way::Proxy, proxy), (Way::CapturedHttps, https)];
+    let doors = vec![(ListenerKind::Proxy, proxy), (ListenerKind::CapturedHttps, https)];
     tokio::spawn(listen(doors, Arc::clone(&stage.gateway), hand_over(sender), phases));
     let mut ways = Vec::new();
     for _ in 0..4 {
-        ways.push(served.recv().await.expect("it is served").way);
+        ways.push(served.recv().await.expect("it is served").kind);
     }
-    assert_eq!(ways, [Way::Proxy, Way::CapturedHttps, Way::Proxy, Way::Proxy]);
+    assert_eq!(
+        ways,
+        [
+            ListenerKind::Proxy,
+            ListenerKind::CapturedHttps,
+            ListenerKind::Proxy,
+            ListenerKind::Proxy
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,5 +177,5 @@ async fn what_does_not_get_better_by_asking_is_asked_again_after_a_moment() {
         assert_eq!(began.elapsed(), Duration::ZERO, "{kind} is over by now");
     }
     back_off("test", &io::ErrorKind::OutOfMemory.into()).await;
-    assert!(began.elapsed() >= PAUSE);
+    assert!(began.elapsed() >= ACCEPT_RETRY_DELAY);
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use audit::{Outcome, WayIn};
 use expect_test::expect_file;
 
-use super::{MOST_SERIES, Metrics, Standing};
+use super::{GaugeValues, MAX_REQUEST_SERIES, Metrics};
 use crate::dial::UpstreamFacts;
 
 const PREFACE: &str = "\
@@ -61,7 +61,7 @@ const WORTH_AN_ALERT: &str = "
 
 #[test]
 fn the_page_is_what_is_registered() {
-    let text = one_of_each().encode(Standing::default());
+    let text = one_of_each().encode(GaugeValues::default());
     let mut page = PREFACE.to_owned();
     let mut seen = BTreeSet::new();
     for block in text.split("# HELP ").skip(1) {
@@ -90,7 +90,7 @@ fn the_page_is_what_is_registered() {
     assert!(seen.is_empty(), "say in LABELS what these are: {seen:?}");
     writeln!(
         page,
-        "\nBeyond {MOST_SERIES} series a rule is counted as `other`: memory is bounded whatever policies come."
+        "\nBeyond {MAX_REQUEST_SERIES} series a rule is counted as `other`: memory is bounded whatever policies come."
     )
     .unwrap();
     page.push_str(WORTH_AN_ALERT);

@@ -11,7 +11,8 @@ use policies::{Destination, Host};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::{Builder, Runtime};
 
-use super::{hello, socks};
+use super::client_hello as hello;
+use super::socks;
 use crate::fuzzing::piece_size;
 use crate::relay::Inbox;
 

@@ -1,4 +1,4 @@
-//! Step 2 of 10: whom a connection is for.
+//! Step 2 of 10: the destination of a connection.
 //!
 //! Comes after accept, before policy. A client names its destination in one of
 //! five ways: CONNECT, a whole URL, a SOCKS5 request, the name in a ClientHello,
@@ -8,11 +8,11 @@
 //! Nothing has been decided yet, so nothing is answered here but refusals, and
 //! everything has a bound in bytes and in time.
 
-pub(crate) mod answer;
+pub(crate) mod client_hello;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
-pub(crate) mod hello;
 mod proxy;
+pub(crate) mod reply;
 pub(crate) mod socks;
 
 use std::time::Duration;
@@ -22,33 +22,33 @@ use tokio::net::TcpStream;
 use tokio::time;
 
 use crate::gateway::Gateway;
-use crate::listen::Way;
+use crate::listen::ListenerKind;
 use crate::refuse::Refusal;
 use crate::relay::Inbox;
-use hello::{Hello, HelloError};
+use client_hello::{ClientHello, HelloError};
 
-/// What a connection has said of itself, and the bytes it sent beyond that.
+/// What a connection asks for, and the bytes it sent beyond that.
 #[derive(Debug)]
 pub(crate) enum Opening {
     /// Requests in the clear, each of which names its own destination.
     Requests { proxy: bool, inbox: Inbox },
     /// Everything on it is for one destination.
-    Tunnel(Opened),
+    Tunnel(TunnelOpening),
 }
 
-/// A connection to one destination, not yet let in.
+/// A connection to one destination, before policy is asked.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct TunnelOpening {
     pub(crate) to: Destination,
-    pub(crate) by: By,
+    pub(crate) by: OpenedBy,
     pub(crate) inbox: Inbox,
     /// Read already, if it was what named the destination.
-    pub(crate) hello: Option<Box<Hello>>,
+    pub(crate) hello: Option<Box<ClientHello>>,
 }
 
-/// What the client did to open it, and therefore what it waits for.
+/// How the client opened it, and therefore which reply it waits for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum By {
+pub(crate) enum OpenedBy {
     /// An HTTP response.
     Connect,
     /// Nothing: it was captured, and is in the middle of its handshake.
@@ -59,14 +59,14 @@ pub(crate) enum By {
 
 /// A connection that did not get as far as naming a destination.
 #[derive(Debug)]
-pub(crate) struct Unopened {
+pub(crate) struct OpeningError {
     pub(crate) refusal: Refusal,
-    pub(crate) answer: Answer,
+    pub(crate) reply: OpeningReply,
 }
 
 /// How a client can be told.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum OpeningReply {
     /// As an HTTP/1.1 response.
     Http,
     /// It has been told, or there is no way to.
@@ -75,69 +75,103 @@ pub(crate) enum Answer {
     Tls(Vec<u8>),
 }
 
-/// Reads what a connection says of itself.
+/// Reads what a connection asks for.
 pub(crate) async fn read(
     stream: &mut TcpStream,
-    way: Way,
+    kind: ListenerKind,
     gateway: &Gateway,
-) -> Result<Opening, Unopened> {
-    let limit = gateway.limits.opening();
-    match way {
-        // Its first head says whom it is for, and is read as every other.
-        Way::CapturedHttp => Ok(Opening::Requests { proxy: false, inbox: Inbox::new() }),
-        Way::CapturedHttps => captured(stream, limit).await.map(Opening::Tunnel),
-        Way::Proxy => within(limit, proxy::read(stream, gateway)).await,
-        Way::Socks => match socks::negotiate(stream, limit).await {
-            Ok(to) => {
-                Ok(Opening::Tunnel(Opened { to, by: By::Socks, inbox: Inbox::new(), hello: None }))
+) -> Result<Opening, OpeningError> {
+    let limit = gateway.limits.bounds().opening;
+    match kind {
+        // Its first head names the destination, and is read as every other.
+        ListenerKind::CapturedHttp => Ok(Opening::Requests { proxy: false, inbox: Inbox::new() }),
+        ListenerKind::CapturedHttps => captured(stream, limit).await.map(Opening::Tunnel),
+        ListenerKind::Proxy => within(limit, proxy::read(stream, gateway)).await,
+        ListenerKind::Socks => match socks::negotiate(stream, limit).await {
+            Ok(to) => Ok(Opening::Tunnel(TunnelOpening {
+                to,
+                by: OpenedBy::Socks,
+                inbox: Inbox::new(),
+                hello: None,
+            })),
+            Err(refused) => {
+                Err(OpeningError { refusal: refused.into(), reply: OpeningReply::Nothing })
             }
-            Err(refused) => Err(Unopened { refusal: refused.into(), answer: Answer::Nothing }),
         },
     }
 }
 
-/// A captured TLS connection is for whom its ClientHello names.
-async fn captured(stream: &mut TcpStream, limit: Duration) -> Result<Opened, Unopened> {
+/// The destination of a captured TLS connection is the name in its ClientHello.
+async fn captured(stream: &mut TcpStream, limit: Duration) -> Result<TunnelOpening, OpeningError> {
     let mut inbox = Inbox::new();
-    let hello =
-        within(limit, async { hello::read(stream, &mut inbox).await.map_err(Unopened::from) })
-            .await?;
+    let hello = within(limit, async {
+        client_hello::read(stream, &mut inbox).await.map_err(OpeningError::from)
+    })
+    .await?;
     let Some(name) = &hello.server_name else {
-        let answer = Answer::Tls(hello::alert(hello::UNRECOGNIZED_NAME));
-        return Err(Unopened { refusal: Refusal::NoServerName, answer });
+        let reply = OpeningReply::Tls(client_hello::alert(client_hello::UNRECOGNIZED_NAME));
+        return Err(OpeningError { refusal: Refusal::NoServerName, reply });
     };
     let to = match HostName::parse(name) {
         Ok(name) => Destination { host: name.into(), port: 443 },
         Err(err) => {
-            let answer = Answer::Tls(hello::alert(hello::UNRECOGNIZED_NAME));
-            return Err(Unopened { refusal: Refusal::BadName(err), answer });
+            let reply = OpeningReply::Tls(client_hello::alert(client_hello::UNRECOGNIZED_NAME));
+            return Err(OpeningError { refusal: Refusal::BadName(err), reply });
         }
     };
-    Ok(Opened { to, by: By::Hello, inbox, hello: Some(Box::new(hello)) })
+    Ok(TunnelOpening { to, by: OpenedBy::Hello, inbox, hello: Some(Box::new(hello)) })
 }
 
-async fn within<T>(
-    limit: Duration,
-    opening: impl Future<Output = Result<T, Unopened>>,
-) -> Result<T, Unopened> {
-    match time::timeout(limit, opening).await {
-        Ok(opened) => opened,
-        Err(_elapsed) => {
-            let refusal = Refusal::OpeningTimeout { limit };
-            Err(Unopened { refusal, answer: Answer::Nothing })
+impl TunnelOpening {
+    /// The ClientHello, if the client speaks TLS; otherwise its first bytes are in
+    /// the inbox.
+    pub(crate) async fn client_hello(
+        &mut self,
+        stream: &mut TcpStream,
+        gateway: &Gateway,
+    ) -> Result<Option<ClientHello>, Refusal> {
+        if let Some(hello) = self.hello.take() {
+            return Ok(Some(*hello));
+        }
+        let limit = gateway.limits.bounds().opening;
+        match time::timeout(limit, client_hello::read(stream, &mut self.inbox)).await {
+            Ok(Ok(hello)) => Ok(Some(hello)),
+            Ok(Err(HelloError::NotTls)) => Ok(None),
+            Ok(Err(err)) => {
+                if let HelloError::Malformed { alert, .. } = &err {
+                    reply::refuse_as_tls(stream, alert).await;
+                }
+                Err(err.into())
+            }
+            Err(_elapsed) => Err(Refusal::OpeningTimeout { limit }),
         }
     }
 }
 
-impl From<HelloError> for Unopened {
+async fn within<T>(
+    limit: Duration,
+    opening: impl Future<Output = Result<T, OpeningError>>,
+) -> Result<T, OpeningError> {
+    match time::timeout(limit, opening).await {
+        Ok(opened) => opened,
+        Err(_elapsed) => {
+            let refusal = Refusal::OpeningTimeout { limit };
+            Err(OpeningError { refusal, reply: OpeningReply::Nothing })
+        }
+    }
+}
+
+impl From<HelloError> for OpeningError {
     fn from(err: HelloError) -> Self {
-        let answer = match &err {
-            HelloError::NotTls => Answer::Http,
-            HelloError::Malformed { alert, .. } => Answer::Tls(alert.clone()),
-            HelloError::TooLong => Answer::Tls(hello::alert(hello::DECODE_ERROR)),
-            HelloError::Gone(_) => Answer::Nothing,
+        let reply = match &err {
+            HelloError::NotTls => OpeningReply::Http,
+            HelloError::Malformed { alert, .. } => OpeningReply::Tls(alert.clone()),
+            HelloError::TooLong => {
+                OpeningReply::Tls(client_hello::alert(client_hello::DECODE_ERROR))
+            }
+            HelloError::Gone(_) => OpeningReply::Nothing,
         };
-        Self { refusal: err.into(), answer }
+        Self { refusal: err.into(), reply }
     }
 }
 
@@ -153,17 +187,17 @@ impl From<HelloError> for Refusal {
     }
 }
 
-impl From<socks::SocksRefusal> for Refusal {
-    fn from(refused: socks::SocksRefusal) -> Self {
+impl From<socks::SocksError> for Refusal {
+    fn from(refused: socks::SocksError) -> Self {
         match refused {
-            socks::SocksRefusal::Host(err) => Self::BadName(err),
-            socks::SocksRefusal::Io(err) => Self::ClientGone(err.to_string()),
-            socks::SocksRefusal::Timeout(limit) => Self::OpeningTimeout { limit },
-            socks::SocksRefusal::AddressType(_)
-            | socks::SocksRefusal::Malformed(_)
-            | socks::SocksRefusal::UnsupportedCommand(_)
-            | socks::SocksRefusal::Version(_)
-            | socks::SocksRefusal::WantsAuthentication => Self::Malformed(refused.to_string()),
+            socks::SocksError::Host(err) => Self::BadName(err),
+            socks::SocksError::Io(err) => Self::ClientGone(err.to_string()),
+            socks::SocksError::Timeout(limit) => Self::OpeningTimeout { limit },
+            socks::SocksError::AddressType(_)
+            | socks::SocksError::Malformed(_)
+            | socks::SocksError::UnsupportedCommand(_)
+            | socks::SocksError::Version(_)
+            | socks::SocksError::WantsAuthentication => Self::Malformed(refused.to_string()),
         }
     }
 }

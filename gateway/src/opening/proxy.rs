@@ -1,24 +1,27 @@
 //! The explicit proxy: a tunnel is asked for with CONNECT, anything else is a
 //! request in the clear.
 
+use std::future::poll_fn;
+
 use policies::{Authority, Destination};
 use tokio::net::TcpStream;
 
-use super::{Answer, By, Opened, Opening, Unopened};
+use super::{OpenedBy, Opening, OpeningError, OpeningReply, TunnelOpening};
 use crate::gateway::Gateway;
 use crate::http1::framing::{self, Framing};
-use crate::http1::head::{self, RequestHead};
-use crate::http1::{Known, take_head};
+use crate::http1::head::{HeadSearch, RequestHead};
+use crate::http1::{KnownField, take_head};
 use crate::refuse::Refusal;
-use crate::relay::Inbox;
+use crate::relay::{HeadError, Inbox};
 
-pub(super) async fn read(stream: &mut TcpStream, gateway: &Gateway) -> Result<Opening, Unopened> {
-    let mut inbox = Inbox::up_to(gateway.limits.header_bytes());
-    let unopened = |refusal| Unopened { refusal, answer: Answer::Http };
-    let end = match read_head(stream, &mut inbox, gateway.limits.header_bytes()).await {
-        Ok(end) => end,
-        Err(refusal) => return Err(unopened(refusal)),
-    };
+pub(super) async fn read(
+    stream: &mut TcpStream,
+    gateway: &Gateway,
+) -> Result<Opening, OpeningError> {
+    let mut inbox = Inbox::up_to(gateway.limits.bounds().header_bytes);
+    let failed = |refusal| OpeningError { refusal, reply: OpeningReply::Http };
+    let max_bytes = gateway.limits.bounds().header_bytes;
+    let end = read_head(stream, &mut inbox, max_bytes).await.map_err(failed)?;
     if !inbox.filled().starts_with(b"CONNECT ") {
         // Left where it is: the loop that serves requests reads the first of
         // them like all the others.
@@ -27,35 +30,28 @@ pub(super) async fn read(stream: &mut TcpStream, gateway: &Gateway) -> Result<Op
     let mut head = RequestHead::default();
     let to = take_head(&mut inbox, end, &mut head, &gateway.limits)
         .and_then(|()| destination(&head))
-        .map_err(unopened)?;
-    Ok(Opening::Tunnel(Opened { to, by: By::Connect, inbox, hello: None }))
+        .map_err(failed)?;
+    Ok(Opening::Tunnel(TunnelOpening { to, by: OpenedBy::Connect, inbox, hello: None }))
 }
 
 async fn read_head(
     stream: &mut TcpStream,
     inbox: &mut Inbox,
-    longest: usize,
+    max_bytes: usize,
 ) -> Result<usize, Refusal> {
-    let mut searched = 0;
-    loop {
-        match head::end(inbox.filled(), searched) {
-            Ok(Some(end)) if end <= longest => return Ok(end),
-            Ok(None) if inbox.filled().len() < longest => searched = inbox.filled().len(),
-            Ok(_) => return Err(Refusal::HeadTooLarge { limit: longest }),
-            Err(fault) => return Err(Refusal::Malformed(fault.to_string())),
-        }
-        match inbox.fill(stream).await {
-            Ok(0) => return Err(Refusal::ClientGone("it asked for nothing".to_owned())),
-            Ok(_) => {}
-            Err(err) => return Err(Refusal::ClientGone(err.to_string())),
-        }
-    }
+    let mut search = HeadSearch::new(max_bytes);
+    let read = poll_fn(|cx| inbox.poll_head(cx, stream, &mut search)).await;
+    read.map_err(|err| match err {
+        HeadError::Closed => Refusal::ClientGone("it asked for nothing".to_owned()),
+        HeadError::Fault(fault) => fault.into(),
+        HeadError::Io(err) => Refusal::ClientGone(err.to_string()),
+    })
 }
 
-/// Whom a CONNECT is for: its target, and no other name beside it.
+/// The destination of a CONNECT: its target, and no other name beside it.
 fn destination(head: &RequestHead) -> Result<Destination, Refusal> {
     let to = Destination::parse_bytes(head.target())?;
-    let mut hosts = head.fields.of(Known::Host);
+    let mut hosts = head.fields.of(KnownField::Host);
     if let Some(host) = hosts.next() {
         let named = Authority::parse_bytes(host)?.destination(to.port);
         if named != to {

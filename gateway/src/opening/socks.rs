@@ -20,7 +20,7 @@ use tokio::time;
 
 /// What a request is answered with. The numbers are RFC 1928's.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Reply {
+pub(crate) enum SocksReply {
     AddressTypeUnsupported = 8,
     CommandUnsupported = 7,
     GeneralFailure = 1,
@@ -30,7 +30,7 @@ pub(crate) enum Reply {
 
 /// Why no destination came out of a negotiation.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SocksRefusal {
+pub(crate) enum SocksError {
     #[error("the address type {0} is not one of IPv4, name and IPv6")]
     AddressType(u8),
     #[error("{0}")]
@@ -53,10 +53,7 @@ pub(crate) enum SocksRefusal {
 ///
 /// When this fails the client has been told, as far as the protocol has words
 /// for it. When it succeeds the client waits for a [`reply`].
-pub(crate) async fn negotiate<S>(
-    stream: &mut S,
-    limit: Duration,
-) -> Result<Destination, SocksRefusal>
+pub(crate) async fn negotiate<S>(stream: &mut S, limit: Duration) -> Result<Destination, SocksError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -66,13 +63,13 @@ where
     };
     match time::timeout(limit, negotiation).await {
         Ok(outcome) => outcome,
-        Err(_elapsed) => Err(SocksRefusal::Timeout(limit)),
+        Err(_elapsed) => Err(SocksError::Timeout(limit)),
     }
 }
 
 /// Answers the client's request. The bound address is left unsaid: it is ours,
 /// and none of the sandbox's business.
-pub(crate) async fn reply<S>(stream: &mut S, reply: Reply) -> io::Result<()>
+pub(crate) async fn reply<S>(stream: &mut S, reply: SocksReply) -> io::Result<()>
 where
     S: AsyncWrite + Unpin,
 {
@@ -82,7 +79,7 @@ where
 }
 
 /// Agrees on "no authentication", or refuses.
-async fn greet<S>(stream: &mut S) -> Result<(), SocksRefusal>
+async fn greet<S>(stream: &mut S) -> Result<(), SocksError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -91,9 +88,9 @@ where
         4 => {
             // In its own words, so that the client reports a refusal and not a riddle.
             stream.write_all(&[0, SOCKS4_REJECTED, 0, 0, 0, 0, 0, 0]).await?;
-            return Err(SocksRefusal::Version(4));
+            return Err(SocksError::Version(4));
         }
-        other => return Err(SocksRefusal::Version(other)),
+        other => return Err(SocksError::Version(other)),
     }
     let mut methods = [0; u8::MAX as usize];
     let offered = usize::from(stream.read_u8().await?);
@@ -105,12 +102,12 @@ where
         Ok(())
     } else {
         stream.write_all(&[VERSION, NONE_ACCEPTABLE]).await?;
-        Err(SocksRefusal::WantsAuthentication)
+        Err(SocksError::WantsAuthentication)
     }
 }
 
 /// Reads the request, and answers it if it cannot be served.
-async fn request<S>(stream: &mut S) -> Result<Destination, SocksRefusal>
+async fn request<S>(stream: &mut S) -> Result<Destination, SocksError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -119,19 +116,19 @@ where
         Err(refusal) => refusal,
     };
     let told = match refusal {
-        SocksRefusal::AddressType(_) => Reply::AddressTypeUnsupported,
-        SocksRefusal::Host(_) | SocksRefusal::Malformed(_) => Reply::GeneralFailure,
-        SocksRefusal::UnsupportedCommand(_) => Reply::CommandUnsupported,
-        SocksRefusal::Io(_)
-        | SocksRefusal::Timeout(_)
-        | SocksRefusal::Version(_)
-        | SocksRefusal::WantsAuthentication => return Err(refusal),
+        SocksError::AddressType(_) => SocksReply::AddressTypeUnsupported,
+        SocksError::Host(_) | SocksError::Malformed(_) => SocksReply::GeneralFailure,
+        SocksError::UnsupportedCommand(_) => SocksReply::CommandUnsupported,
+        SocksError::Io(_)
+        | SocksError::Timeout(_)
+        | SocksError::Version(_)
+        | SocksError::WantsAuthentication => return Err(refusal),
     };
     reply(stream, told).await?;
     Err(refusal)
 }
 
-async fn read_request<S>(stream: &mut S) -> Result<Destination, SocksRefusal>
+async fn read_request<S>(stream: &mut S) -> Result<Destination, SocksError>
 where
     S: AsyncRead + Unpin,
 {
@@ -139,20 +136,20 @@ where
     stream.read_exact(&mut head).await?;
     let [version, command, reserved, address_type] = head;
     if version != VERSION {
-        return Err(SocksRefusal::Version(version));
+        return Err(SocksError::Version(version));
     }
     if reserved != 0 {
-        return Err(SocksRefusal::Malformed("the reserved byte is not zero"));
+        return Err(SocksError::Malformed("the reserved byte is not zero"));
     }
     // The whole request is read before a command is refused: closing a socket
     // with bytes unread resets it, and the refusal would be lost with them.
     let host = read_host(stream, address_type).await?;
     let port = stream.read_u16().await?;
     if command != CONNECT {
-        return Err(SocksRefusal::UnsupportedCommand(command));
+        return Err(SocksError::UnsupportedCommand(command));
     }
     if port == 0 {
-        return Err(SocksRefusal::Malformed("port 0 cannot be dialled"));
+        return Err(SocksError::Malformed("port 0 cannot be dialled"));
     }
     Ok(Destination { host: host?, port })
 }
@@ -162,7 +159,7 @@ where
 async fn read_host<S>(
     stream: &mut S,
     address_type: u8,
-) -> Result<Result<Host, SocksRefusal>, SocksRefusal>
+) -> Result<Result<Host, SocksError>, SocksError>
 where
     S: AsyncRead + Unpin,
 {
@@ -182,9 +179,9 @@ where
             let length = usize::from(stream.read_u8().await?);
             let name = name.get_mut(..length).unwrap_or_default();
             stream.read_exact(name).await?;
-            Ok(Host::parse_bytes(name).map_err(SocksRefusal::Host))
+            Ok(Host::parse_bytes(name).map_err(SocksError::Host))
         }
-        other => Err(SocksRefusal::AddressType(other)),
+        other => Err(SocksError::AddressType(other)),
     }
 }
 

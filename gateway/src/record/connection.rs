@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 use policies::Destination;
 use uuid::Uuid;
 
-use super::exchange::{destination, note};
+use super::request::{destination, write_reason};
+use crate::connection::BlanketRefusal;
 use crate::dial::UpstreamFacts;
 use crate::gateway::Gateway;
 use crate::metrics::Metrics;
@@ -19,14 +20,14 @@ use crate::refuse::{Refusal, Reply};
 #[must_use = "a connection's record that is dropped is recorded as abandoned"]
 pub(crate) struct ConnectionRecord {
     entry: Option<Entry<audit::Connection>>,
-    tally: Arc<Tally>,
+    totals: Arc<ConnectionTotals>,
     refused: Option<Outcome>,
     metrics: Arc<Metrics>,
 }
 
 /// What the requests of one connection add up to.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct ConnectionTotals {
     requests: AtomicU64,
     sent: AtomicU64,
     received: AtomicU64,
@@ -34,7 +35,7 @@ pub(crate) struct Tally {
     recorded: Mutex<Ticket>,
 }
 
-impl Tally {
+impl ConnectionTotals {
     pub(super) fn request(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
@@ -67,7 +68,7 @@ impl ConnectionRecord {
     pub(crate) fn begin(gateway: &Gateway, client: Client) -> Result<Self, Unavailable> {
         let entry = gateway.log.begin(audit::Connection { client, ..Default::default() })?;
         let metrics = Arc::clone(&gateway.metrics);
-        Ok(Self { entry: Some(entry), tally: Arc::default(), refused: None, metrics })
+        Ok(Self { entry: Some(entry), totals: Arc::default(), refused: None, metrics })
     }
 
     pub(crate) fn id(&self) -> Uuid {
@@ -78,11 +79,11 @@ impl ConnectionRecord {
         self.entry.as_ref().map(|entry| entry.client.clone()).unwrap_or_default()
     }
 
-    pub(crate) fn tally(&self) -> &Arc<Tally> {
-        &self.tally
+    pub(crate) fn totals(&self) -> &Arc<ConnectionTotals> {
+        &self.totals
     }
 
-    /// Whom it is for. The first destination stays: a connection in the clear may
+    /// Its destination. The first one stays: a connection in the clear may
     /// name another with every request, and each request has its own record.
     pub(crate) fn destination(&mut self, to: &Destination) {
         if let Some(entry) = &mut self.entry
@@ -129,10 +130,16 @@ impl ConnectionRecord {
     pub(crate) fn refused(&mut self, refusal: &Refusal) -> Reply {
         if let Some(entry) = &mut self.entry {
             let facts = &mut **entry;
-            note(&mut facts.decision, &mut facts.failure, refusal);
+            write_reason(&mut facts.decision, &mut facts.failure, refusal);
         }
         self.refused = Some(refusal.outcome());
         Reply::new(refusal, self.id())
+    }
+
+    /// Notes why every request of it will be refused.
+    pub(crate) fn refused_all(&mut self, refusal: BlanketRefusal) -> BlanketRefusal {
+        drop(self.refused(&refusal.refusal()));
+        refusal
     }
 
     /// Refuses a request that has no record of its own, while the connection goes
@@ -164,9 +171,9 @@ impl ConnectionRecord {
 
     fn end(&mut self, outcome: Outcome) -> Ticket {
         let Some(mut entry) = self.entry.take() else { return Ticket::default() };
-        entry.traffic = self.tally.traffic();
+        entry.traffic = self.totals.traffic();
         if !matches!(entry.handling, Some(Handling::Passthrough | Handling::Tcp)) {
-            entry.requests = Some(self.tally.requests.load(Ordering::Relaxed));
+            entry.requests = Some(self.totals.requests.load(Ordering::Relaxed));
         }
         if let Some(way) = entry.client.way_in {
             self.metrics.connection(way, outcome);

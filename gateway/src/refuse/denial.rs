@@ -91,7 +91,7 @@ fn narrowest_entry(scheme: Scheme, to: &Destination, request: &Request<'_>) -> O
         (Scheme::Https, true) => "wss",
     };
     let url = format!("{scheme}://{to}{}", request.path);
-    let asked = policies::Asked::new(request.method.as_str(), &url).ok()?;
+    let asked = policies::SampleRequest::new(request.method.as_str(), &url).ok()?;
     Some(Policy::hint(&asked, request.overridden))
 }
 

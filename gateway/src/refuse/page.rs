@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::{Denial, Refusal, Reply};
 use crate::dial::testing;
 use crate::limits::{Limit, LimitReached};
-use crate::websocket::FrameFault;
+use crate::websocket::WebSocketFault;
 
 const PREFACE: &str = "\
 # Refusals
@@ -196,13 +196,13 @@ pub(super) fn samples() -> Vec<Refusal> {
         path("/%0"),
         Refusal::PolicyChanged,
         Refusal::SecretUnavailable { rule: rule() },
-        Refusal::Sealed("why"),
+        Refusal::Passthrough("why"),
         Refusal::Trace,
         Refusal::UpstreamClosed(why()),
         Refusal::UpstreamMalformed(why()),
         Refusal::UpstreamSilent { limit },
-        Refusal::UpstreamWebSocket(FrameFault::Reserved),
-        Refusal::WebSocket(FrameFault::Reserved),
+        Refusal::UpstreamWebSocket(WebSocketFault::Reserved),
+        Refusal::WebSocket(WebSocketFault::Reserved),
     ];
     all.extend(testing::one_of_each_failure().into_iter().map(Refusal::Dial));
     for (reason, verdict) in [
@@ -256,7 +256,7 @@ fn listed(refusal: &Refusal) {
         | Refusal::PolicyChanged
         | Refusal::RateLimited(_)
         | Refusal::SecretUnavailable { .. }
-        | Refusal::Sealed(_)
+        | Refusal::Passthrough(_)
         | Refusal::Trace
         | Refusal::UpstreamClosed(_)
         | Refusal::UpstreamMalformed(_)

@@ -27,7 +27,7 @@ pub(crate) struct Reply {
 
 /// A reply as HTTP, of whichever version.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Wire {
+pub(crate) struct HttpReply {
     pub(crate) status: u16,
     /// Lower-case names, without `content-length`.
     pub(crate) headers: Vec<(&'static str, String)>,
@@ -84,7 +84,7 @@ impl Reply {
 
     /// Spells the reply: a gRPC client reads `grpc-status`, everybody else the
     /// problem document.
-    pub(crate) fn wire(&self, grpc: bool) -> Wire {
+    pub(crate) fn wire(&self, grpc: bool) -> HttpReply {
         let mut headers = Vec::with_capacity(8);
         let (status, body) = if grpc {
             headers.push(("content-type", "application/grpc".to_owned()));
@@ -104,7 +104,7 @@ impl Reply {
         if let Some(seconds) = self.retry_after {
             headers.push(("retry-after", seconds.to_string()));
         }
-        Wire { status, headers, body }
+        HttpReply { status, headers, body }
     }
 
     /// What stands beside the status of an HTTP/1.1 reply. Clients print it for a

@@ -237,8 +237,8 @@ fn only_what_is_sent_over_a_websocket_violates_it() {
         let violates = matches!(refusal, Refusal::WebSocket(_) | Refusal::UpstreamWebSocket(_));
         assert_eq!(refusal.is_websocket_violation(), violates, "{refusal}");
     }
-    assert!(Refusal::WebSocket(FrameFault::Masked).is_websocket_violation());
-    assert!(Refusal::UpstreamWebSocket(FrameFault::Masked).is_websocket_violation());
+    assert!(Refusal::WebSocket(WebSocketFault::Masked).is_websocket_violation());
+    assert!(Refusal::UpstreamWebSocket(WebSocketFault::Masked).is_websocket_violation());
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn a_denied_request_names_the_method_that_a_header_asks_for() {
         let mut headers = crate::http1::fields::Fields::default();
         let text = format!("Host: allowed.test\r\nX-HTTP-Method-Override: {header}\r\n");
         headers.read(text.as_bytes(), 16).unwrap();
-        let asked = crate::request::Asked {
+        let asked = crate::request::RawRequest {
             method: b"POST",
             target: b"/v1",
             authority: None,
@@ -276,7 +276,7 @@ fn a_denied_request_names_the_method_that_a_header_asks_for() {
         };
         let scheme = policies::Scheme::Https;
         let request = crate::request::Request::read(&asked, scheme, &to, "allowed.test").unwrap();
-        let decision = policy.decide(&policies::Question {
+        let decision = policy.decide(&policies::PolicyQuestion {
             scheme,
             to: &to,
             method: request.method,

@@ -19,13 +19,13 @@ pub(crate) struct Deadline {
 
 impl Deadline {
     pub(crate) fn after(limit: Duration) -> Self {
-        let at = far(limit);
+        let at = deadline_in(limit);
         Self { sleep: Box::pin(sleep_until(at)), at }
     }
 
     /// Starts over: `limit` from now.
     pub(crate) fn restart(&mut self, limit: Duration) {
-        self.at = far(limit);
+        self.at = deadline_in(limit);
         if self.at < self.sleep.deadline() {
             self.sleep.as_mut().reset(self.at);
         }
@@ -43,8 +43,8 @@ impl Deadline {
     }
 }
 
-/// Adding to an instant panics where it overflows; nobody waits that long.
-fn far(limit: Duration) -> Instant {
+/// Adding to an instant panics where it overflows, so limits are cut to a year.
+fn deadline_in(limit: Duration) -> Instant {
     Instant::now() + limit.min(Duration::from_secs(365 * 24 * 3600))
 }
 

@@ -6,7 +6,9 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// A buffer between a reader and whoever makes sense of its bytes.
+use crate::http1::head::{HeadFault, HeadSearch};
+
+/// A buffer between a socket and the parser of its bytes.
 ///
 /// It starts small, because most connections are idle most of the time, and
 /// grows only while a reader fills it to the brim, up to a bound.
@@ -21,21 +23,33 @@ pub(crate) struct Inbox {
     failed: Option<io::Error>,
 }
 
+/// Why no head was read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HeadError {
+    /// The peer closed before the head was whole.
+    #[error("the head ended too early")]
+    Closed,
+    #[error(transparent)]
+    Fault(#[from] HeadFault),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
 /// Room for most heads, and for all that an idle connection needs.
-const SMALL: usize = 4 * 1024;
+const INITIAL_BYTES: usize = 4 * 1024;
 /// Room of a busy one, unless it is told otherwise: four TLS records.
-pub(crate) const LARGE: usize = 64 * 1024;
+pub(crate) const DEFAULT_MAX_BYTES: usize = 64 * 1024;
 /// A read that brings less has probably brought all there is.
-const MUCH: usize = 4 * 1024;
+const FULL_READ_BYTES: usize = 4 * 1024;
 
 impl Inbox {
     pub(crate) fn new() -> Self {
-        Self::up_to(LARGE)
+        Self::up_to(DEFAULT_MAX_BYTES)
     }
 
     /// A buffer that holds at most `most` bytes.
     pub(crate) fn up_to(most: usize) -> Self {
-        Self { bytes: Vec::new(), start: 0, end: 0, most: most.max(SMALL), failed: None }
+        Self { bytes: Vec::new(), start: 0, end: 0, most: most.max(INITIAL_BYTES), failed: None }
     }
 
     /// What was read and not yet used.
@@ -102,7 +116,7 @@ impl Inbox {
     ) -> Poll<io::Result<usize>> {
         let first = ready!(self.poll_fill(cx, from))?;
         let mut last = first;
-        while last >= MUCH && !self.is_full() {
+        while last >= FULL_READ_BYTES && !self.is_full() {
             last = match self.poll_fill(cx, from) {
                 Poll::Ready(Ok(count)) => count,
                 Poll::Ready(Err(err)) => {
@@ -116,7 +130,24 @@ impl Inbox {
         Poll::Ready(Ok(first))
     }
 
-    /// [`Self::poll_fill`] for whoever can wait.
+    /// Reads until a whole head is there, and gives its length.
+    pub(crate) fn poll_head<R: AsyncRead + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut R,
+        search: &mut HeadSearch,
+    ) -> Poll<Result<usize, HeadError>> {
+        loop {
+            if let Some(end) = search.end(self.filled())? {
+                return Poll::Ready(Ok(end));
+            }
+            if ready!(self.poll_fill(cx, from))? == 0 {
+                return Poll::Ready(Err(HeadError::Closed));
+            }
+        }
+    }
+
+    /// [`Self::poll_fill`], awaited.
     pub(crate) async fn fill<R: AsyncRead + Unpin>(&mut self, from: &mut R) -> io::Result<usize> {
         std::future::poll_fn(|cx| self.poll_fill(cx, from)).await
     }
@@ -131,7 +162,7 @@ impl Inbox {
             (self.start, self.end) = (0, self.end - self.start);
         }
         if self.end == self.bytes.len() {
-            let larger = (self.bytes.len() * 2).clamp(SMALL, self.most);
+            let larger = (self.bytes.len() * 2).clamp(INITIAL_BYTES, self.most);
             self.bytes.resize(larger.max(self.bytes.len()), 0);
         }
     }
@@ -154,7 +185,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_used_makes_room_and_what_is_not_stays_in_order() {
-        let mut inbox = Inbox::up_to(SMALL);
+        let mut inbox = Inbox::up_to(INITIAL_BYTES);
         let source: Vec<u8> = (0..50_000u32).map(|n| (n % 251) as u8).collect();
         let mut reader = source.as_slice();
         let mut seen = Vec::new();
@@ -192,8 +223,8 @@ mod tests {
         let (mut inbox, mut breaking) = (Inbox::new(), Breaking(0));
         let mut cx = Context::from_waker(std::task::Waker::noop());
         assert!(matches!(inbox.poll_fill_up(&mut cx, &mut breaking), Poll::Ready(Ok(1..))));
-        assert_eq!(inbox.filled().len(), 4 * SMALL, "read together");
-        inbox.consume(4 * SMALL);
+        assert_eq!(inbox.filled().len(), 4 * INITIAL_BYTES, "read together");
+        inbox.consume(4 * INITIAL_BYTES);
         let then = inbox.poll_fill_up(&mut cx, &mut breaking);
         assert!(matches!(then, Poll::Ready(Err(_))), "an end would look like a whole body");
     }
@@ -206,8 +237,8 @@ mod tests {
             inbox.fill(&mut endless).await.unwrap();
         }
         inbox.shrink();
-        assert_eq!(inbox.filled().len(), LARGE, "not while something is in it");
-        inbox.consume(LARGE);
+        assert_eq!(inbox.filled().len(), DEFAULT_MAX_BYTES, "not while something is in it");
+        inbox.consume(DEFAULT_MAX_BYTES);
         inbox.shrink();
         assert_eq!(inbox.bytes.capacity(), 0);
     }

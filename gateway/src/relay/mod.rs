@@ -7,12 +7,12 @@
 //! the peers do. A side that does not read stops the other side from being read.
 
 mod deadline;
+mod deadlines;
 mod inbox;
-mod patience;
 mod pump;
 mod tunnel;
 
-pub(crate) use inbox::Inbox;
-pub(crate) use patience::{First, Patience};
-pub(crate) use pump::{Broken, Pump, Watch};
+pub(crate) use deadlines::{ExchangeDeadlines, Waited};
+pub(crate) use inbox::{HeadError, Inbox};
+pub(crate) use pump::{BodyPump, InspectBody, PumpError};
 pub(crate) use tunnel::Tunnel;

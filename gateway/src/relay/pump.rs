@@ -1,11 +1,11 @@
 //! One direction of an exchange.
 //!
-//! A [`Pump`] takes bytes out of an [`Inbox`], makes sure that they are a body of
+//! A [`BodyPump`] takes bytes out of an [`Inbox`], makes sure that they are a body of
 //! the announced kind, counts them and writes them. It is polled, not spawned:
 //! two of them, one per direction, run in the task of their connection and share
 //! its sockets without a lock.
 //!
-//! What has to precede the body (a head) is put into [`Pump::out`], so that it
+//! What has to precede the body (a head) is put into [`BodyPump::out`], so that it
 //! leaves together with the first piece of the body.
 
 use std::io;
@@ -15,15 +15,15 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::inbox::Inbox;
-use crate::http1::chunked::{self, ChunkFault, Decoder};
+use crate::http1::chunked::{self, ChunkDecoder, ChunkFault};
 use crate::http1::fields::Fields;
 use crate::http1::framing::Framing;
 use crate::refuse::Refusal;
 
 /// Moves a body from one side to the other.
 #[derive(Debug)]
-pub(crate) struct Pump {
-    from: From,
+pub(crate) struct BodyPump {
+    from: BodySource,
     chunked: bool,
     /// What is to be written before anything that is still in the inbox.
     pub(crate) out: Vec<u8>,
@@ -37,17 +37,17 @@ pub(crate) struct Pump {
 
 /// How the body arrives.
 #[derive(Debug)]
-enum From {
-    Chunked(Box<Decoder>),
+enum BodySource {
+    Chunked(Box<ChunkDecoder>),
     Length(u64),
     UntilClose,
 }
 
-impl From {
+impl BodySource {
     /// The way in, and whether it has ended before it began.
     fn of(framing: Framing) -> (Self, bool) {
         match framing {
-            Framing::Chunked => (Self::Chunked(Box::new(Decoder::new())), false),
+            Framing::Chunked => (Self::Chunked(Box::new(ChunkDecoder::new())), false),
             Framing::Empty => (Self::Length(0), true),
             Framing::Length(length) => (Self::Length(length), false),
             Framing::UntilClose => (Self::UntilClose, false),
@@ -57,7 +57,7 @@ impl From {
 
 /// Why a body did not get across.
 #[derive(Debug)]
-pub(crate) enum Broken {
+pub(crate) enum PumpError {
     Malformed(ChunkFault),
     Read(io::Error),
     Refused(Refusal),
@@ -66,8 +66,14 @@ pub(crate) enum Broken {
     Write(io::Error),
 }
 
-/// Whoever looks at a body before it is passed on.
-pub(crate) trait Watch {
+impl From<Refusal> for PumpError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Step 7 for a body: looks at each piece before it is passed on.
+pub(crate) trait InspectBody {
     /// So many bytes of it are about to be written.
     fn data(&mut self, bytes: usize) -> Result<(), Refusal>;
 
@@ -83,7 +89,7 @@ pub(crate) trait Watch {
 }
 
 /// For bodies that have no trailers.
-impl<F: FnMut(usize) -> Result<(), Refusal>> Watch for F {
+impl<F: FnMut(usize) -> Result<(), Refusal>> InspectBody for F {
     fn data(&mut self, bytes: usize) -> Result<(), Refusal> {
         self(bytes)
     }
@@ -94,20 +100,20 @@ impl<F: FnMut(usize) -> Result<(), Refusal>> Watch for F {
 }
 
 /// Up to here the first piece of a body is copied behind the head.
-const TOGETHER: usize = 16 * 1024;
+const MAX_COALESCED_BYTES: usize = 16 * 1024;
 
-impl Pump {
+impl BodyPump {
     /// A pump for a body that arrives as `framing` says and leaves chunked or as
     /// it is. `out` is memory to be reused.
     pub(crate) fn new(framing: Framing, chunked: bool, mut out: Vec<u8>) -> Self {
         out.clear();
-        let (from, ended) = From::of(framing);
+        let (from, ended) = BodySource::of(framing);
         Self { from, chunked, out, written: 0, counted: 0, ended, moved: 0 }
     }
 
     /// Begins another body, after what already waits to be written.
     pub(crate) fn carry(&mut self, framing: Framing, chunked: bool) {
-        (self.from, self.ended) = From::of(framing);
+        (self.from, self.ended) = BodySource::of(framing);
         self.chunked = chunked;
     }
 
@@ -115,9 +121,9 @@ impl Pump {
     pub(crate) fn gather(
         &mut self,
         inbox: &mut Inbox,
-        watch: &mut impl Watch,
-    ) -> Result<(), Broken> {
-        self.take(inbox, watch)
+        inspect: &mut impl InspectBody,
+    ) -> Result<(), PumpError> {
+        self.take(inbox, inspect)
     }
 
     /// Whether the end of the body was taken: all of it waits to be written.
@@ -130,7 +136,7 @@ impl Pump {
         self.written == self.out.len()
     }
 
-    /// Moves what can be moved; ready when the body is across. `watch` is asked
+    /// Moves what can be moved; ready when the body is across. `inspect` is asked
     /// before each piece.
     pub(crate) fn poll<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &mut self,
@@ -138,24 +144,24 @@ impl Pump {
         from: &mut R,
         inbox: &mut Inbox,
         to: &mut W,
-        watch: &mut impl Watch,
-    ) -> Poll<Result<(), Broken>> {
+        inspect: &mut impl InspectBody,
+    ) -> Poll<Result<(), PumpError>> {
         loop {
-            self.take(inbox, watch)?;
+            self.take(inbox, inspect)?;
             ready!(self.poll_drain(cx, to))?;
-            ready!(self.poll_straight(cx, inbox, to, watch))?;
+            ready!(self.poll_straight(cx, inbox, to, inspect))?;
             if self.ended {
-                return Pin::new(to).poll_flush(cx).map_err(Broken::Write);
+                return Pin::new(to).poll_flush(cx).map_err(PumpError::Write);
             }
             if !inbox.is_empty() {
                 continue;
             }
             match inbox.poll_fill_up(cx, from) {
                 Poll::Pending => {
-                    ready!(Pin::new(to).poll_flush(cx)).map_err(Broken::Write)?;
+                    ready!(Pin::new(to).poll_flush(cx)).map_err(PumpError::Write)?;
                     return Poll::Pending;
                 }
-                Poll::Ready(Err(err)) => return Poll::Ready(Err(Broken::Read(err))),
+                Poll::Ready(Err(err)) => return Poll::Ready(Err(PumpError::Read(err))),
                 Poll::Ready(Ok(0)) => self.end_of_input()?,
                 Poll::Ready(Ok(_)) => self.moved += 1,
             }
@@ -167,7 +173,7 @@ impl Pump {
         &mut self,
         cx: &mut Context<'_>,
         to: &mut W,
-    ) -> Poll<Result<(), Broken>> {
+    ) -> Poll<Result<(), PumpError>> {
         while let Some(rest) = self.out.get(self.written..).filter(|rest| !rest.is_empty()) {
             self.written += ready!(poll_some(cx, to, rest))?;
             self.moved += 1;
@@ -179,31 +185,31 @@ impl Pump {
 
     /// Moves pieces of the body behind what is to be written, as far as that
     /// saves a write or cannot be done without a copy.
-    fn take(&mut self, inbox: &mut Inbox, watch: &mut impl Watch) -> Result<(), Broken> {
-        while !self.ended && !inbox.is_empty() && self.out.len() < TOGETHER {
-            let room = TOGETHER - self.out.len();
+    fn take(&mut self, inbox: &mut Inbox, inspect: &mut impl InspectBody) -> Result<(), PumpError> {
+        while !self.ended && !inbox.is_empty() && self.out.len() < MAX_COALESCED_BYTES {
+            let room = MAX_COALESCED_BYTES - self.out.len();
             let (skip, length) = match &mut self.from {
-                From::Chunked(decoder) => {
-                    let step = decoder.step(inbox.filled()).map_err(Broken::Malformed)?;
+                BodySource::Chunked(decoder) => {
+                    let step = decoder.step(inbox.filled()).map_err(PumpError::Malformed)?;
                     (step.framing, step.data)
                 }
-                From::Length(left) if self.chunked || !self.out.is_empty() => {
-                    let length = at_most(inbox.filled().len().min(room), *left);
+                BodySource::Length(left) if self.chunked || !self.out.is_empty() => {
+                    let length = min_with_u64(inbox.filled().len().min(room), *left);
                     *left -= length as u64;
                     (0, length)
                 }
-                From::UntilClose if self.chunked || !self.out.is_empty() => {
+                BodySource::UntilClose if self.chunked || !self.out.is_empty() => {
                     (0, inbox.filled().len().min(room))
                 }
-                From::Length(_) | From::UntilClose => return Ok(()),
+                BodySource::Length(_) | BodySource::UntilClose => return Ok(()),
             };
             // What was counted already was to be written straight, and was not.
             let fresh = length - length.min(self.counted);
             self.counted -= length - fresh;
-            watch.data(fresh).map_err(Broken::Refused)?;
+            inspect.data(fresh)?;
             let written = if self.chunked && length > 0 { chunked::around(length) } else { 0 };
             if skip + written > 0 {
-                watch.framing(skip, written).map_err(Broken::Refused)?;
+                inspect.framing(skip, written)?;
             }
             let data = inbox.filled().get(skip..skip + length).unwrap_or_default();
             if self.chunked && !data.is_empty() {
@@ -212,11 +218,11 @@ impl Pump {
                 self.out.extend_from_slice(data);
             }
             inbox.consume(skip + length);
-            if let From::Chunked(decoder) = &mut self.from
+            if let BodySource::Chunked(decoder) = &mut self.from
                 && decoder.is_done()
             {
-                watch.trailers(decoder.trailers_mut()).map_err(Broken::Refused)?;
-                watch.framing(0, chunked::END.len()).map_err(Broken::Refused)?;
+                inspect.trailers(decoder.trailers_mut())?;
+                inspect.framing(0, chunked::END.len())?;
             }
             self.end_if_complete();
         }
@@ -229,16 +235,16 @@ impl Pump {
         cx: &mut Context<'_>,
         inbox: &mut Inbox,
         to: &mut W,
-        watch: &mut impl Watch,
-    ) -> Poll<Result<(), Broken>> {
+        inspect: &mut impl InspectBody,
+    ) -> Poll<Result<(), PumpError>> {
         while !self.ended && !self.chunked && !inbox.is_empty() {
             let length = match &self.from {
-                From::Chunked(_) => return Poll::Ready(Ok(())),
-                From::Length(left) => at_most(inbox.filled().len(), *left),
-                From::UntilClose => inbox.filled().len(),
+                BodySource::Chunked(_) => return Poll::Ready(Ok(())),
+                BodySource::Length(left) => min_with_u64(inbox.filled().len(), *left),
+                BodySource::UntilClose => inbox.filled().len(),
             };
             if length > self.counted {
-                watch.data(length - self.counted).map_err(Broken::Refused)?;
+                inspect.data(length - self.counted)?;
                 self.counted = length;
             }
             let data = inbox.filled().get(..length).unwrap_or_default();
@@ -246,7 +252,7 @@ impl Pump {
             self.counted -= wrote;
             self.moved += 1;
             inbox.consume(wrote);
-            if let From::Length(left) = &mut self.from {
+            if let BodySource::Length(left) = &mut self.from {
                 *left -= wrote as u64;
             }
             self.end_if_complete();
@@ -256,22 +262,22 @@ impl Pump {
 
     fn end_if_complete(&mut self) {
         let complete = match &self.from {
-            From::Chunked(decoder) => decoder.is_done(),
-            From::Length(left) => *left == 0,
-            From::UntilClose => false,
+            BodySource::Chunked(decoder) => decoder.is_done(),
+            BodySource::Length(left) => *left == 0,
+            BodySource::UntilClose => false,
         };
         if complete {
             self.end();
         }
     }
 
-    fn end_of_input(&mut self) -> Result<(), Broken> {
+    fn end_of_input(&mut self) -> Result<(), PumpError> {
         match &self.from {
-            From::UntilClose => {
+            BodySource::UntilClose => {
                 self.end();
                 Ok(())
             }
-            From::Chunked(_) | From::Length(_) => Err(Broken::Truncated),
+            BodySource::Chunked(_) | BodySource::Length(_) => Err(PumpError::Truncated),
         }
     }
 
@@ -279,8 +285,10 @@ impl Pump {
         self.ended = true;
         if self.chunked {
             match &self.from {
-                From::Chunked(decoder) => chunked::write_end(decoder.trailers(), &mut self.out),
-                From::Length(_) | From::UntilClose => {
+                BodySource::Chunked(decoder) => {
+                    chunked::write_end(decoder.trailers(), &mut self.out)
+                }
+                BodySource::Length(_) | BodySource::UntilClose => {
                     chunked::write_end(&Fields::default(), &mut self.out);
                 }
             }
@@ -292,15 +300,15 @@ fn poll_some<W: AsyncWrite + Unpin>(
     cx: &mut Context<'_>,
     to: &mut W,
     data: &[u8],
-) -> Poll<Result<usize, Broken>> {
+) -> Poll<Result<usize, PumpError>> {
     match ready!(Pin::new(to).poll_write(cx, data)) {
-        Ok(0) => Poll::Ready(Err(Broken::Write(io::ErrorKind::WriteZero.into()))),
+        Ok(0) => Poll::Ready(Err(PumpError::Write(io::ErrorKind::WriteZero.into()))),
         Ok(wrote) => Poll::Ready(Ok(wrote)),
-        Err(err) => Poll::Ready(Err(Broken::Write(err))),
+        Err(err) => Poll::Ready(Err(PumpError::Write(err))),
     }
 }
 
-fn at_most(length: usize, left: u64) -> usize {
+fn min_with_u64(length: usize, left: u64) -> usize {
     usize::try_from(left).map_or(length, |left| left.min(length))
 }
 

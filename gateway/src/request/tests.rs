@@ -23,7 +23,7 @@ fn read_on(
 ) -> Result<String, String> {
     let mut block = Block::default();
     block.read(headers.as_bytes(), 16).unwrap();
-    let asked = Asked {
+    let asked = RawRequest {
         method: method.as_bytes(),
         target: target.as_bytes(),
         authority: authority.map(str::as_bytes),
@@ -36,7 +36,7 @@ fn read_on(
     let query = request.query.map(|query| format!("?{query}")).unwrap_or_default();
     let meant = request.overridden.map(|method| format!(" as {method}")).unwrap_or_default();
     let mut read = format!("{}{meant} {}{query}", request.method, request.path);
-    for FurtherPath { path, query } in &request.further {
+    for AlternatePath { path, query } in &request.further {
         let query = query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
         read.push_str(&format!(" or {path}{query}"));
     }
@@ -166,7 +166,7 @@ fn what_may_change_something_is_told_from_what_may_not() {
     let mutates = |method: &str, websocket, headers: &str| {
         let mut block = Block::default();
         block.read(format!("{HOST}{headers}").as_bytes(), 16).unwrap();
-        let asked = Asked {
+        let asked = RawRequest {
             method: method.as_bytes(),
             target: b"/",
             authority: None,

@@ -6,18 +6,18 @@
 //!
 //! **Law:** how a stream is cut into pieces changes nothing about the verdict.
 
-use super::Agreed;
+use super::AgreedExtensions;
 
 /// Who sends the frames that are checked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Sender {
+pub(crate) enum FrameSender {
     Client,
     Server,
 }
 
 /// What is wrong with a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub(crate) enum FrameFault {
+pub(crate) enum WebSocketFault {
     #[error("something follows its close frame")]
     AfterClose,
     #[error("its close frame has the code {0}, which may not be sent")]
@@ -54,7 +54,7 @@ pub(crate) enum FrameFault {
 /// Checks what one side of a WebSocket sends.
 #[derive(Clone, Debug)]
 pub(crate) struct FrameChecker {
-    sender: Sender,
+    sender: FrameSender,
     compressed: bool,
     /// How many bytes of the current frame's head were read.
     head_read: u8,
@@ -68,19 +68,19 @@ pub(crate) struct FrameChecker {
     close: Vec<u8>,
     in_message: bool,
     closed: bool,
-    failed: Option<Failed>,
+    failed: Option<FoundFault>,
 }
 
 /// What a checker says once it has found a fault.
 #[derive(Clone, Copy, Debug)]
-struct Failed {
-    fault: FrameFault,
+struct FoundFault {
+    fault: WebSocketFault,
     /// Whether a close frame could have followed what was accepted before.
     could_close: bool,
 }
 
 impl FrameChecker {
-    pub(crate) fn new(sender: Sender, agreed: Agreed) -> Self {
+    pub(crate) fn new(sender: FrameSender, agreed: AgreedExtensions) -> Self {
         Self {
             sender,
             compressed: agreed.deflate,
@@ -99,18 +99,18 @@ impl FrameChecker {
 
     /// Checks the next piece. A piece with a fault is not to be relayed, none of
     /// it, and no piece after it is accepted.
-    pub(crate) fn feed(&mut self, piece: &[u8]) -> Result<(), FrameFault> {
-        if let Some(Failed { fault, .. }) = self.failed {
+    pub(crate) fn feed(&mut self, piece: &[u8]) -> Result<(), WebSocketFault> {
+        if let Some(FoundFault { fault, .. }) = self.failed {
             return Err(fault);
         }
         let could_close = self.can_close();
         self.read(piece).inspect_err(|fault| {
-            self.failed = Some(Failed { fault: *fault, could_close });
+            self.failed = Some(FoundFault { fault: *fault, could_close });
         })
     }
 
     /// The fault that was found, if one was.
-    pub(crate) fn fault(&self) -> Option<FrameFault> {
+    pub(crate) fn fault(&self) -> Option<WebSocketFault> {
         self.failed.map(|failed| failed.fault)
     }
 
@@ -123,7 +123,7 @@ impl FrameChecker {
         }
     }
 
-    fn read(&mut self, mut piece: &[u8]) -> Result<(), FrameFault> {
+    fn read(&mut self, mut piece: &[u8]) -> Result<(), WebSocketFault> {
         while let Some((first, rest)) = piece.split_first() {
             if self.payload_left == 0 {
                 self.read_head(*first)?;
@@ -143,7 +143,7 @@ impl FrameChecker {
     }
 
     /// One byte of a head.
-    fn read_head(&mut self, byte: u8) -> Result<(), FrameFault> {
+    fn read_head(&mut self, byte: u8) -> Result<(), WebSocketFault> {
         let length_ends = 2 + length_bytes(self.short_length);
         match self.head_read {
             0 => self.read_first(byte)?,
@@ -160,7 +160,7 @@ impl FrameChecker {
         if self.head_read == length_ends {
             self.check_length()?;
         }
-        let mask_bytes = if self.sender == Sender::Client { 4 } else { 0 };
+        let mask_bytes = if self.sender == FrameSender::Client { 4 } else { 0 };
         if self.head_read >= 2 && self.head_read == length_ends + mask_bytes {
             self.head_read = 0;
             self.payload_left = self.length;
@@ -172,22 +172,22 @@ impl FrameChecker {
     }
 
     /// The byte with the opcode. It says what may come next, too.
-    fn read_first(&mut self, byte: u8) -> Result<(), FrameFault> {
+    fn read_first(&mut self, byte: u8) -> Result<(), WebSocketFault> {
         if self.closed {
-            return Err(FrameFault::AfterClose);
+            return Err(WebSocketFault::AfterClose);
         }
         let (last, reserved, opcode) = (byte & 0x80 != 0, byte & 0x70, byte & 0x0f);
         let may_be_compressed = self.compressed && matches!(opcode, TEXT | BINARY);
         if reserved & !(if may_be_compressed { COMPRESSED } else { 0 }) != 0 {
-            return Err(FrameFault::Reserved);
+            return Err(WebSocketFault::Reserved);
         }
         match opcode {
-            CONTINUATION if !self.in_message => return Err(FrameFault::Continuation),
-            TEXT | BINARY if self.in_message => return Err(FrameFault::Interrupted),
+            CONTINUATION if !self.in_message => return Err(WebSocketFault::Continuation),
+            TEXT | BINARY if self.in_message => return Err(WebSocketFault::Interrupted),
             CONTINUATION | TEXT | BINARY => self.in_message = !last,
-            CLOSE | PING | PONG if !last => return Err(FrameFault::ControlFragmented),
+            CLOSE | PING | PONG if !last => return Err(WebSocketFault::ControlFragmented),
             CLOSE | PING | PONG => {}
-            other => return Err(FrameFault::Opcode(other)),
+            other => return Err(WebSocketFault::Opcode(other)),
         }
         self.opcode = opcode;
         // Until the next byte says otherwise.
@@ -196,30 +196,30 @@ impl FrameChecker {
     }
 
     /// The byte with the mask bit and the short length.
-    fn read_second(&mut self, byte: u8) -> Result<(), FrameFault> {
+    fn read_second(&mut self, byte: u8) -> Result<(), WebSocketFault> {
         match (self.sender, byte & 0x80 != 0) {
-            (Sender::Client, false) => return Err(FrameFault::Unmasked),
-            (Sender::Server, true) => return Err(FrameFault::Masked),
-            (Sender::Client, true) | (Sender::Server, false) => {}
+            (FrameSender::Client, false) => return Err(WebSocketFault::Unmasked),
+            (FrameSender::Server, true) => return Err(WebSocketFault::Masked),
+            (FrameSender::Client, true) | (FrameSender::Server, false) => {}
         }
         self.short_length = byte & 0x7f;
         if self.opcode >= CLOSE && self.short_length > MAX_CONTROL_PAYLOAD {
-            return Err(FrameFault::ControlLength);
+            return Err(WebSocketFault::ControlLength);
         }
         let is_whole = length_bytes(self.short_length) == 0;
         self.length = if is_whole { u64::from(self.short_length) } else { 0 };
         Ok(())
     }
 
-    fn check_length(&self) -> Result<(), FrameFault> {
+    fn check_length(&self) -> Result<(), WebSocketFault> {
         let shortest = match length_bytes(self.short_length) {
             0 => 0,
             2 => 126,
             _ => 1 << 16,
         };
         match self.length {
-            length if length >> 63 != 0 => Err(FrameFault::LengthTooLarge),
-            length if length < shortest => Err(FrameFault::Length),
+            length if length >> 63 != 0 => Err(WebSocketFault::LengthTooLarge),
+            length if length < shortest => Err(WebSocketFault::Length),
             _ => Ok(()),
         }
     }
@@ -234,20 +234,20 @@ impl FrameChecker {
         }
     }
 
-    fn end_frame(&mut self) -> Result<(), FrameFault> {
+    fn end_frame(&mut self) -> Result<(), WebSocketFault> {
         if self.opcode != CLOSE {
             return Ok(());
         }
         self.closed = true;
         match self.close.as_slice() {
             [] => Ok(()),
-            [_] => Err(FrameFault::CloseLength),
+            [_] => Err(WebSocketFault::CloseLength),
             [high, low, reason @ ..] => {
                 let code = u16::from_be_bytes([*high, *low]);
                 if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
-                    return Err(FrameFault::CloseCode(code));
+                    return Err(WebSocketFault::CloseCode(code));
                 }
-                std::str::from_utf8(reason).map(drop).map_err(|_| FrameFault::CloseReason)
+                std::str::from_utf8(reason).map(drop).map_err(|_| WebSocketFault::CloseReason)
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Any bytes as the frames of a WebSocket.
 
-use super::frames::{FrameChecker, Sender};
-use super::handshake::Agreed;
+use super::frames::{FrameChecker, FrameSender};
+use super::handshake::AgreedExtensions;
 use crate::fuzzing::piece_size;
 
 /// Frames get the same verdict whole or in pieces, and the verdict on whole
@@ -10,15 +10,15 @@ use crate::fuzzing::piece_size;
 pub fn websocket_frames(input: &[u8]) {
     let (piece, rest) = piece_size(input);
     let Some((flags, bytes)) = rest.split_first() else { return };
-    let sender = if flags & 1 == 0 { Sender::Client } else { Sender::Server };
+    let sender = if flags & 1 == 0 { FrameSender::Client } else { FrameSender::Server };
     let deflate = flags & 2 != 0;
     let check = |piece: usize| {
-        let mut checker = FrameChecker::new(sender, Agreed { deflate });
+        let mut checker = FrameChecker::new(sender, AgreedExtensions { deflate });
         bytes.chunks(piece).try_for_each(|piece| checker.feed(piece))
     };
     let verdict = check(bytes.len().max(1));
     assert_eq!(check(piece), verdict, "in pieces of {piece}");
-    match plain_reading(bytes, sender == Sender::Client, deflate) {
+    match plain_reading(bytes, sender == FrameSender::Client, deflate) {
         Reading::Wrong => assert!(verdict.is_err(), "frames that are wrong were accepted"),
         Reading::Whole => assert_eq!(verdict, Ok(()), "frames that are right were refused"),
         // What there is of the last frame may be wrong already.

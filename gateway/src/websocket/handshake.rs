@@ -1,8 +1,8 @@
 //! The handshake that makes a WebSocket, both halves (RFC 6455, section 4; RFC
 //! 8441 for HTTP/2).
 //!
-//! [`Offer::read`] judges what the client asks for before anything leaves, and
-//! [`Offer::check`] what the upstream answers before anything comes back. Method,
+//! [`WebSocketOffer::read`] judges what the client asks for before anything leaves, and
+//! [`WebSocketOffer::check`] what the upstream answers before anything comes back. Method,
 //! HTTP version and status are the caller's to look at: they are not headers.
 
 mod extensions;
@@ -18,7 +18,7 @@ use extensions::{DeflateOffer, ExtensionFault};
 
 /// What a client asks for.
 #[derive(Clone, Debug)]
-pub(crate) struct Offer {
+pub(crate) struct WebSocketOffer {
     /// What the answer must prove to have read. HTTP/2 has no such thing: there
     /// the protocol is named in the stream itself.
     accept: Option<String>,
@@ -28,7 +28,7 @@ pub(crate) struct Offer {
 
 /// What both sides agreed on, as far as frames show it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Agreed {
+pub(crate) struct AgreedExtensions {
     /// Messages may be compressed, and say so in a reserved bit.
     pub(crate) deflate: bool,
 }
@@ -60,7 +60,7 @@ pub(crate) enum HandshakeFault {
     Version(String),
 }
 
-impl Offer {
+impl WebSocketOffer {
     /// Reads a request that asks for a WebSocket.
     pub(crate) fn read(headers: &dyn Headers, version: Version) -> Result<Self, HandshakeFault> {
         check_nominated(headers)?;
@@ -89,7 +89,7 @@ impl Offer {
 
     /// Checks the head of an answer that would make it one: a 101, or on HTTP/2
     /// one that says "success".
-    pub(crate) fn check(&self, headers: &dyn Headers) -> Result<Agreed, HandshakeFault> {
+    pub(crate) fn check(&self, headers: &dyn Headers) -> Result<AgreedExtensions, HandshakeFault> {
         check_nominated(headers)?;
         check_absent(headers, "content-length", HandshakeFault::Body)?;
         check_absent(headers, "transfer-encoding", HandshakeFault::Body)?;
@@ -110,7 +110,7 @@ impl Offer {
             other => return Err(HandshakeFault::Protocol(quoted(other))),
         }
         let agreed = all(headers, "sec-websocket-extensions");
-        Ok(Agreed { deflate: extensions::agreed(&agreed, self.deflate)? })
+        Ok(AgreedExtensions { deflate: extensions::agreed(&agreed, self.deflate)? })
     }
 }
 

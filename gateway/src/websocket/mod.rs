@@ -12,31 +12,31 @@
 //! Payloads are not looked into: whether a text is UTF-8 is left to the side that
 //! reads it, since a compressed one would have to be unpacked to tell.
 
-mod checked;
+mod checked_io;
 mod frames;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod handshake;
 
-pub(crate) use checked::Checked;
-pub(crate) use frames::{FrameChecker, FrameFault, Sender};
-pub(crate) use handshake::{Agreed, Offer};
+pub(crate) use checked_io::FrameCheckedIo;
+pub(crate) use frames::{FrameChecker, FrameSender, WebSocketFault};
+pub(crate) use handshake::{AgreedExtensions, WebSocketOffer};
 
 /// A close frame that says "protocol error" (1002), as a server writes it.
 pub(crate) const PROTOCOL_ERROR_CLOSE: [u8; 4] = [0x88, 2, 0x03, 0xea];
 
 /// What both sides of an agreed WebSocket send, each with its own checker.
 #[derive(Debug)]
-pub(crate) struct Frames {
+pub(crate) struct FrameCheckers {
     pub(crate) from_client: FrameChecker,
     pub(crate) from_upstream: FrameChecker,
 }
 
-impl Frames {
-    pub(crate) fn new(agreed: Agreed) -> Self {
+impl FrameCheckers {
+    pub(crate) fn new(agreed: AgreedExtensions) -> Self {
         Self {
-            from_client: FrameChecker::new(Sender::Client, agreed),
-            from_upstream: FrameChecker::new(Sender::Server, agreed),
+            from_client: FrameChecker::new(FrameSender::Client, agreed),
+            from_upstream: FrameChecker::new(FrameSender::Server, agreed),
         }
     }
 }

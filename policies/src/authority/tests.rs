@@ -128,7 +128,7 @@ proptest! {
     #[test]
     fn any_bytes_are_read_or_refused_harmlessly(written in proptest::collection::vec(any::<u8>(), 0..100)) {
         if let Err(err) = Authority::parse_bytes(&written) {
-            prop_assert!(crate::written::is_harmless(&err.to_string()));
+            prop_assert!(crate::quoted_input::is_harmless(&err.to_string()));
         }
     }
 

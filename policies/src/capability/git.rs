@@ -7,18 +7,17 @@
 
 use std::fmt;
 
+use super::BodyCheck;
 use crate::document::Access;
 use crate::from_text::from_text;
 use crate::glob::{PathPattern, RefPattern, TextPattern};
 use crate::host::HostName;
+use crate::host_pattern::HostPattern;
 use crate::method::Method;
 use crate::names::NameError;
-use crate::pattern::HostPattern;
 use crate::query::QueryKey;
-use crate::rule::{Carries, Methods, Paths, Ports, Shape};
+use crate::rule::{Carries, Methods, Paths, PortSet, Shape};
 use crate::verdict::Verdict;
-
-use super::BodyCheck;
 
 /// A repository, such as `github.com/acme/widgets`; `*` stands for one segment
 /// of its path.
@@ -80,7 +79,7 @@ pub(crate) fn expand(
         carries: Carries::Https,
         methods,
         paths,
-        ports: Ports::Only(vec![443]),
+        ports: PortSet::Only(vec![443]),
         ..Shape::to(HostPattern::Exact(repository.host.clone()))
     };
     if verdict == Verdict::Deny && access.is_none() {

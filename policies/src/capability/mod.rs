@@ -15,16 +15,15 @@ mod npm;
 mod pip;
 mod registry;
 
-pub use git::GitRepository;
-pub use npm::NpmPackage;
-pub use pip::PythonPackage;
-pub use registry::{Registries, RegistryUrl};
-
-pub(crate) use git::expand as expand_git;
-pub(crate) use npm::expand as expand_npm;
-pub(crate) use pip::{PythonFiles, expand as expand_pip};
-
 use crate::glob::RefPattern;
+pub use git::GitRepository;
+pub(crate) use git::expand as expand_git;
+pub use npm::NpmPackage;
+pub(crate) use npm::expand as expand_npm;
+pub use pip::PythonPackage;
+pub(crate) use pip::{PythonFiles, expand as expand_pip};
+pub(crate) use registry::RegistryLookup;
+pub use registry::{Registries, RegistryKind, RegistryUrl};
 
 /// What the gateway must find in a request's body before it may go out.
 #[derive(Clone, Debug)]

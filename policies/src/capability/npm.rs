@@ -5,12 +5,11 @@
 
 use std::fmt;
 
+use super::registry::RegistryUrl;
 use crate::from_text::from_text;
 use crate::method::Method;
 use crate::names::NameError;
-use crate::rule::{Carries, Methods, Paths, Ports, Shape};
-
-use super::registry::RegistryUrl;
+use crate::rule::{Carries, Methods, Paths, PortSet, Shape};
 
 /// A package name: `left-pad`, or `@scope/name`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -81,7 +80,7 @@ pub(crate) fn expand(
         carries: Carries::of(registry.scheme),
         methods: Methods::of([Method::Get, Method::Head]),
         paths: Paths::Patterns(paths),
-        ports: Ports::Only(vec![registry.destination.port]),
+        ports: PortSet::Only(vec![registry.destination.port]),
         ..Shape::to(registry.host())
     }])
 }

@@ -6,13 +6,12 @@
 
 use std::fmt;
 
-use crate::fold::lower;
+use super::registry::RegistryUrl;
+use crate::case_fold::lower;
 use crate::from_text::from_text;
 use crate::method::Method;
 use crate::names::NameError;
-use crate::rule::{Carries, Methods, Paths, Ports, Shape};
-
-use super::registry::RegistryUrl;
+use crate::rule::{Carries, Methods, Paths, PortSet, Shape};
 
 /// A package name in the normal form in which indexes compare them: lower
 /// case, runs of `-`, `_` and `.` as one `-`.
@@ -71,16 +70,12 @@ pub(crate) struct PythonFiles {
 }
 
 impl PythonFiles {
-    pub(crate) fn packages(&self) -> &[PythonPackage] {
-        &self.packages
-    }
-
     /// Whether a path, in one of its readings, is that of such a file.
     pub(crate) fn matches(&self, reading: &str) -> bool {
         self.has(reading.strip_prefix(self.below.as_str()))
     }
 
-    /// The same for a reading without letter case: see [`crate::fold`].
+    /// The same for a reading without letter case: see [`crate::case_fold`].
     pub(crate) fn matches_folded(&self, reading: &str) -> bool {
         self.has(reading.strip_prefix(self.below_folded.as_str()))
     }
@@ -119,7 +114,7 @@ pub(crate) fn expand(
         carries: Carries::of(at.scheme),
         methods: Methods::of([Method::Get, Method::Head]),
         paths,
-        ports: Ports::Only(vec![at.destination.port]),
+        ports: PortSet::Only(vec![at.destination.port]),
         ..Shape::to(at.host())
     };
     let mut index = Vec::new();

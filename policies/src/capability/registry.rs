@@ -5,9 +5,9 @@ use std::fmt;
 use crate::authority::{Destination, Host};
 use crate::from_text::from_text;
 use crate::glob::PathPattern;
+use crate::host_pattern::HostPattern;
 use crate::names::NameError;
 use crate::path::RequestPath;
-use crate::pattern::HostPattern;
 use crate::target::{Scheme, Target};
 
 /// The address of a package registry, such as `https://registry.example/npm/`.
@@ -79,7 +79,27 @@ pub struct Registries {
     pub pip_files: Vec<RegistryUrl>,
 }
 
+/// What a rule may leave to this machine's package managers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RegistryKind {
+    Npm,
+    Pip,
+    /// Where `pip`'s indexes keep their files.
+    PipFiles,
+}
+
+/// Who knows what a rule leaves to this machine.
+pub(crate) type RegistryLookup<'l> = dyn Fn(RegistryKind) -> Vec<RegistryUrl> + 'l;
+
 impl Registries {
+    pub fn of(&self, kind: RegistryKind) -> &[RegistryUrl] {
+        match kind {
+            RegistryKind::Npm => &self.npm,
+            RegistryKind::Pip => &self.pip,
+            RegistryKind::PipFiles => &self.pip_files,
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.npm.is_empty() && self.pip.is_empty()
     }

@@ -1,6 +1,6 @@
 //! Which repositories, packages and registries there are, and what rules about them match.
 
-use crate::testing::Asked;
+use crate::sample_request::SampleRequest;
 use crate::{
     GitRepository, NoFiles, NpmPackage, Policy, PythonPackage, Registries, RegistryUrl, Source,
     read,
@@ -109,14 +109,6 @@ fn a_package_rule_is_about_the_registrys_scheme_and_port() {
 }
 
 #[test]
-fn the_packages_that_rules_name_are_told() {
-    let policy =
-        policy("allow: [{pip: [requests, Zope.Interface], registry: 'https://p.example/'}]");
-    let named: Vec<_> = policy.python_packages().map(ToString::to_string).collect();
-    assert_eq!(named, ["requests", "zope-interface"]);
-}
-
-#[test]
 fn a_registry_is_shown_as_it_would_be_written() {
     for (written, shown) in [
         ("https://npm.example/r/", "https://npm.example/r"),
@@ -144,6 +136,6 @@ fn policy(net: &str) -> Policy {
 }
 
 fn allows(policy: &Policy, method: &str, url: &str) -> bool {
-    let asked = Asked::new(method, url).unwrap();
+    let asked = SampleRequest::new(method, url).unwrap();
     policy.decide(&asked.question()).verdict == crate::Verdict::Allow
 }

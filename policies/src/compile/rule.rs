@@ -3,27 +3,27 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::capability::{Registries, RegistryUrl, expand_git, expand_npm, expand_pip};
-use crate::document::{OneOrMany, Protocol, RuleFields, Unless, WrittenRule};
-use crate::fields::is_judgeable;
+use crate::capability::{RegistryKind, RegistryLookup, expand_git, expand_npm, expand_pip};
+use crate::document::{OneOrMany, RuleFields, RuleProtocol, Unless, WrittenRule};
+use crate::header_fields::is_judgeable;
+use crate::host_pattern::{HostPattern, covers};
 use crate::names::SecretName;
-use crate::pattern::{HostPattern, covers};
-use crate::policy::{Note, Secret};
+use crate::policy::{PolicyNote, Secret};
 use crate::problems::{At, Source};
 use crate::query::QueryKey;
 use crate::reach::Reach;
-use crate::rule::{Carries, Methods, Paths, Ports, Rule, Shape, Websocket, WrittenAt};
+use crate::rule::{Carries, Methods, Paths, PortSet, Rule, RuleLocation, Shape, Websocket};
 use crate::summary::summary;
 use crate::verdict::Verdict;
 
 /// Which list of `net` a rule stands in.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum List {
+pub(crate) enum RuleList {
     Of(Verdict),
     Passthrough,
 }
 
-impl List {
+impl RuleList {
     pub(crate) fn field(self) -> &'static str {
         match self {
             Self::Of(verdict) => verdict.as_str(),
@@ -44,25 +44,25 @@ impl List {
 }
 
 /// What the rules of one document are compiled with.
-pub(crate) struct Context<'c> {
+pub(crate) struct RuleCompiler<'c> {
     pub(crate) source: &'c Source,
     pub(crate) prefix: &'c str,
     /// Nothing when some secret could not be read: then uses are not judged.
     pub(crate) secrets: Option<&'c BTreeMap<SecretName, Secret>>,
-    pub(crate) registries: &'c Registries,
+    pub(crate) registries: &'c RegistryLookup<'c>,
 }
 
 type Faults = Vec<String>;
 
-impl Context<'_> {
+impl RuleCompiler<'_> {
     /// Compiles one rule, or says everything that is wrong with it.
     pub(crate) fn rule(
         &self,
-        list: List,
+        list: RuleList,
         place: &str,
         at: At,
         written: &WrittenRule,
-    ) -> Result<(Rule, Option<Note>), Faults> {
+    ) -> Result<(Rule, Option<PolicyNote>), Faults> {
         let bare;
         let fields = match written {
             WrittenRule::Bare(host) => {
@@ -89,15 +89,15 @@ impl Context<'_> {
             Some(name) => name.as_str().into(),
             None => format!("{}{place}", self.prefix).into(),
         };
-        let note = unresolved.map(|message| Note { rule: Some(Arc::clone(&id)), message });
+        let note = unresolved.map(|message| PolicyNote { rule: Some(Arc::clone(&id)), message });
         let rule = Rule {
             id,
             verdict: list.verdict(),
-            written_at: WrittenAt { source: Arc::clone(&self.source.name), line: at.line },
+            location: RuleLocation { source: Arc::clone(&self.source.name), line: at.line },
             reason: fields.reason.as_deref().map(Into::into),
             reach,
             secret: fields.secret.clone(),
-            spares_bound_secrets: fields.unless == Some(Unless::Secret),
+            exempts_secret_rules: fields.unless == Some(Unless::Secret),
             shapes,
             summary: summary(fields).into(),
         };
@@ -108,7 +108,7 @@ impl Context<'_> {
     /// registry is known here.
     fn shapes(
         &self,
-        list: List,
+        list: RuleList,
         fields: &RuleFields,
         faults: &mut Faults,
     ) -> (Vec<Shape>, Option<String>) {
@@ -138,17 +138,13 @@ impl Context<'_> {
             let refs = fields.refs.as_deref();
             return (expand_git(repository, fields.access, refs, list.verdict()), None);
         }
-        let (manager, configured) = match fields.pip {
-            Some(_) => ("pip", &self.registries.pip),
-            None => ("npm", &self.registries.npm),
+        let (manager, kind) = match fields.pip {
+            Some(_) => ("pip", RegistryKind::Pip),
+            None => ("npm", RegistryKind::Npm),
         };
-        let written;
-        let registries: &[RegistryUrl] = match &fields.registry {
-            Some(registry) => {
-                written = [registry.clone()];
-                &written
-            }
-            None => configured,
+        let registries = match &fields.registry {
+            Some(registry) => vec![registry.clone()],
+            None => (self.registries)(kind),
         };
         if registries.is_empty() {
             let missing = format!(
@@ -162,14 +158,14 @@ impl Context<'_> {
             return (Vec::new(), Some(missing));
         }
         // Where this machine's index keeps its files says nothing about another.
-        let files = match (&fields.registry, fields.files.as_slice()) {
-            (None, []) => &self.registries.pip_files,
-            (_, written) => written,
+        let files = match (kind, &fields.registry, fields.files.as_slice()) {
+            (RegistryKind::Pip, None, []) => (self.registries)(RegistryKind::PipFiles),
+            (_, _, written) => written.to_vec(),
         };
         let mut shapes = Vec::new();
-        for registry in registries {
+        for registry in &registries {
             let expanded = match (&fields.pip, &fields.npm) {
-                (Some(packages), _) => expand_pip(packages, registry, files),
+                (Some(packages), _) => expand_pip(packages, registry, &files),
                 (None, Some(packages)) => expand_npm(packages, registry),
                 (None, None) => Ok(Vec::new()),
             };
@@ -208,20 +204,20 @@ impl Context<'_> {
 
 /// A rule about a host. A deny is as wide as it can be read, anything else as
 /// narrow.
-fn host_shape(list: List, host: &HostPattern, fields: &RuleFields) -> Shape {
+fn host_shape(list: RuleList, host: &HostPattern, fields: &RuleFields) -> Shape {
     let ports = match (&fields.port, fields.protocol) {
-        (Some(OneOrMany(ports)), _) => Ports::Only(ports.iter().map(|port| port.0).collect()),
-        (None, _) if list.denies() => Ports::Any,
-        (None, Some(Protocol::Http)) => Ports::Only(vec![80]),
-        (None, _) => Ports::Only(vec![443]),
+        (Some(OneOrMany(ports)), _) => PortSet::Only(ports.iter().map(|port| port.get()).collect()),
+        (None, _) if list.denies() => PortSet::Any,
+        (None, Some(RuleProtocol::Http)) => PortSet::Only(vec![80]),
+        (None, _) => PortSet::Only(vec![443]),
     };
     let carries = match (list, fields.protocol) {
-        (List::Passthrough, _) => Carries::Sealed,
-        (List::Of(_), Some(Protocol::Http)) => Carries::Http,
-        (List::Of(_), Some(Protocol::Https)) => Carries::Https,
-        (List::Of(_), Some(Protocol::Tcp)) => Carries::Tcp,
-        (List::Of(Verdict::Deny), None) => Carries::Anything,
-        (List::Of(Verdict::Allow | Verdict::Ask), None) => Carries::Https,
+        (RuleList::Passthrough, _) => Carries::Passthrough,
+        (RuleList::Of(_), Some(RuleProtocol::Http)) => Carries::Http,
+        (RuleList::Of(_), Some(RuleProtocol::Https)) => Carries::Https,
+        (RuleList::Of(_), Some(RuleProtocol::Tcp)) => Carries::Tcp,
+        (RuleList::Of(Verdict::Deny), None) => Carries::Anything,
+        (RuleList::Of(Verdict::Allow | Verdict::Ask), None) => Carries::Https,
     };
     let methods = match &fields.methods {
         Some(methods) => Methods::of(methods.iter().copied()),
@@ -252,7 +248,7 @@ fn host_shape(list: List, host: &HostPattern, fields: &RuleFields) -> Shape {
 
 /// Fields that mean nothing where they stand. Ignoring one would leave its
 /// author with a rule that is not the one they wrote.
-fn misplaced(list: List, fields: &RuleFields, faults: &mut Faults) {
+fn misplaced(list: RuleList, fields: &RuleFields, faults: &mut Faults) {
     let mut refuse = |there: bool, message: &str| {
         if there {
             faults.push(message.to_owned());
@@ -269,20 +265,20 @@ fn misplaced(list: List, fields: &RuleFields, faults: &mut Faults) {
         "`port`, `protocol`, `methods`, `paths`, `query`, `headers` and `websocket` go with `host`; `git`, `pip` and `npm` set them",
     );
     refuse(
-        fields.protocol == Some(Protocol::Tcp) && http_only,
+        fields.protocol == Some(RuleProtocol::Tcp) && http_only,
         "`protocol: tcp` relays bytes unseen: `methods`, `paths`, `query`, `headers` and `websocket` cannot be judged",
     );
     refuse(
-        fields.protocol == Some(Protocol::Tcp) && fields.port.is_none(),
+        fields.protocol == Some(RuleProtocol::Tcp) && fields.port.is_none(),
         "`protocol: tcp` needs a `port`",
     );
     refuse(
-        fields.protocol == Some(Protocol::Tcp)
+        fields.protocol == Some(RuleProtocol::Tcp)
             && matches!(fields.host, Some(HostPattern::Wildcard(_))),
         "`protocol: tcp` needs one host, not a wildcard",
     );
     refuse(
-        list == List::Passthrough && (http_only || fields.protocol.is_some() || !about_host),
+        list == RuleList::Passthrough && (http_only || fields.protocol.is_some() || !about_host),
         "`passthrough` entries have `host`, `port`, `addresses`, `name` and `reason` alone: nothing inside is seen",
     );
     refuse(
@@ -324,7 +320,7 @@ fn misplaced(list: List, fields: &RuleFields, faults: &mut Faults) {
         "`npm: []` names no package; name some or remove the rule",
     );
     refuse(
-        fields.secret.is_some() && (list.denies() || list == List::Passthrough),
+        fields.secret.is_some() && (list.denies() || list == RuleList::Passthrough),
         "`secret` goes with rules that let requests pass",
     );
     refuse(fields.unless.is_some() && !list.denies(), "`unless` goes with `deny`");
@@ -335,7 +331,7 @@ fn misplaced(list: List, fields: &RuleFields, faults: &mut Faults) {
 }
 
 /// An address written out must be one that could ever be dialled.
-fn addresses_can_be_dialled(list: List, shapes: &[Shape], reach: &Reach, faults: &mut Faults) {
+fn addresses_can_be_dialled(list: RuleList, shapes: &[Shape], reach: &Reach, faults: &mut Faults) {
     if list.denies() {
         return;
     }

@@ -215,7 +215,7 @@ fn a_wildcard_covers_itself_and_what_is_below_it() {
         ("10.0.0.1", "10.0.0.1", true),
     ] {
         assert_eq!(
-            crate::pattern::covers(&pattern(outer), &pattern(inner)),
+            crate::host_pattern::covers(&pattern(outer), &pattern(inner)),
             covered,
             "{outer} {inner}"
         );

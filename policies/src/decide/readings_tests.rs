@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 
-use crate::{Asked, Method, NoFiles, Policy, Question, Source, Verdict, read};
+use crate::{Method, NoFiles, Policy, PolicyQuestion, SampleRequest, Source, Verdict, read};
 
 #[test]
 fn a_deny_holds_for_every_reading_of_a_path() {
@@ -39,11 +39,11 @@ fn a_deny_holds_for_every_reading_of_a_path() {
     ] {
         let asked = format!("https://h.example{path}");
         // Refused before any rule is asked is as good.
-        let Ok(asked) = Asked::new("GET", &asked) else { continue };
+        let Ok(asked) = SampleRequest::new("GET", &asked) else { continue };
         assert_eq!(policy.decide(&asked.question()).to_string(), "deny: net.deny[0]", "{path}");
     }
     for path in ["/administer%2Fx", "/gist%2Fs", "/x;admin/users", "/cafe"] {
-        let asked = Asked::new("GET", &format!("https://h.example{path}")).unwrap();
+        let asked = SampleRequest::new("GET", &format!("https://h.example{path}")).unwrap();
         assert_eq!(policy.decide(&asked.question()).to_string(), "allow: net.allow[0]", "{path}");
     }
 }
@@ -239,7 +239,7 @@ secrets: {{KEY: {{from: {{env: KEY}}, hosts: [h.example], header: x-api-key}}}}
     };
     let decide = |rules: &str, path: &str| {
         let policy = read(&Source::new("p", text(rules)), &NoFiles).unwrap();
-        let asked = Asked::new("GET", &format!("https://h.example{path}")).unwrap();
+        let asked = SampleRequest::new("GET", &format!("https://h.example{path}")).unwrap();
         policy.decide(&asked.question()).to_string()
     };
     let two = "allow: [{host: h.example, paths: [/v1/*], secret: KEY}, {host: h.example, paths: [/v1/*/*]}]";
@@ -313,19 +313,19 @@ fn observing_lets_pass_only_what_no_reading_denies_or_asks_about() {
          deny: [{host: h.example, paths: ['/admin/**']}, {host: h.example, methods: [DELETE]}]",
     );
     let yields = |path: &str, overridden| {
-        let asked = Asked::new("POST", &format!("https://h.example{path}")).unwrap();
-        let decision = policy.decide(&Question { overridden, ..asked.question() });
+        let asked = SampleRequest::new("POST", &format!("https://h.example{path}")).unwrap();
+        let decision = policy.decide(&PolicyQuestion { overridden, ..asked.question() });
         assert_eq!(decision.verdict, Verdict::Deny, "{path}");
-        decision.yields_to_observing()
+        decision.is_unmatched()
     };
     assert!(yields("/x", None));
     assert!(yields("/x%2Fy", None));
     assert!(!yields("/admin%2Fy", None), "denied in one reading, unknown in the other");
     assert!(!yields("/x", Some(Method::Delete)), "denied by the method that is meant");
-    let asked = Asked::new("GET", "https://h.example/ask%2Fy").unwrap();
+    let asked = SampleRequest::new("GET", "https://h.example/ask%2Fy").unwrap();
     let decision = policy.decide(&asked.question());
     assert_eq!(decision.to_string(), "deny: no rule matches");
-    assert!(!decision.yields_to_observing(), "a person is to be asked about one of the readings");
+    assert!(!decision.is_unmatched(), "a person is to be asked about one of the readings");
 }
 
 fn policy(rules: &str) -> Policy {
@@ -338,7 +338,7 @@ fn check(rules: &str, paths: &[&str], expected: Expect) {
     let policy = policy(rules);
     let mut answers = String::new();
     for path in paths {
-        let asked = Asked::new("GET", &format!("https://h.example{path}"))
+        let asked = SampleRequest::new("GET", &format!("https://h.example{path}"))
             .unwrap_or_else(|err| panic!("{err}"));
         answers.push_str(&format!("{path} -> {}\n", policy.decide(&asked.question())));
     }

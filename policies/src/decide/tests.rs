@@ -6,7 +6,8 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use crate::{
-    Admission, Asked, Destination, Method, NoFiles, Policy, Question, Source, Verdict, read,
+    Admission, Destination, Method, NoFiles, Policy, PolicyQuestion, SampleRequest, Source,
+    Verdict, read,
 };
 
 #[test]
@@ -358,8 +359,8 @@ fn a_host_may_resolve_to_what_any_of_its_rules_names() {
 fn of_two_rules_that_allow_either_method_the_one_for_the_method_sent_is_named() {
     let policy =
         policy("allow: [{host: h.example, methods: [POST]}, {host: h.example, methods: [PUT]}]");
-    let asked = Asked::new("POST", "https://h.example/").unwrap();
-    let question = Question { overridden: Some(Method::Put), ..asked.question() };
+    let asked = SampleRequest::new("POST", "https://h.example/").unwrap();
+    let question = PolicyQuestion { overridden: Some(Method::Put), ..asked.question() };
     assert_eq!(policy.decide(&question).to_string(), "allow: net.allow[0]");
 }
 
@@ -370,7 +371,7 @@ fn a_path_that_a_header_names_is_judged_with_its_own_query() {
          deny: [{host: h.example, query: {mode: raw}}]",
     );
     let with = |url: &str| {
-        let asked = Asked::new("GET", "https://h.example/a?mode=plain").unwrap();
+        let asked = SampleRequest::new("GET", "https://h.example/a?mode=plain").unwrap();
         let name = crate::HeaderName::parse("x-original-url").unwrap();
         let asked = asked.with_headers([(name, url.to_owned())]).unwrap();
         policy.decide(&asked.question()).to_string()
@@ -417,8 +418,9 @@ fn an_empty_list_denies_all() {
 #[test]
 fn an_overriding_header_is_judged_as_the_method_it_names() {
     let policy = policy("allow: [{host: h.example, methods: [GET, POST]}]");
-    let asked = Asked::new("POST", "https://h.example/").unwrap();
-    let with = |overridden| policy.decide(&Question { overridden, ..asked.question() }).to_string();
+    let asked = SampleRequest::new("POST", "https://h.example/").unwrap();
+    let with =
+        |overridden| policy.decide(&PolicyQuestion { overridden, ..asked.question() }).to_string();
     assert_eq!(with(None), "allow: net.allow[0]");
     assert_eq!(with(Some(Method::Get)), "allow: net.allow[0]");
     assert_eq!(with(Some(Method::Delete)), "deny: no rule matches");
@@ -492,7 +494,7 @@ proptest! {
         let (one, other) = (policy(&write(&rules)), policy(&write(&shuffled)));
         for host in ["a.example.com", "b.example.com", "x.b.example.com", "example.com", "c.example.org"] {
             for path in ["/", "/x/y", "/x/q", "/z"] {
-                let asked = Asked::new("GET", &format!("https://{host}{path}")).unwrap();
+                let asked = SampleRequest::new("GET", &format!("https://{host}{path}")).unwrap();
                 let verdict = one.decide(&asked.question()).verdict;
                 prop_assert_eq!(verdict, other.decide(&asked.question()).verdict);
                 // The obvious way to decide, without any index.
@@ -533,7 +535,7 @@ fn answers(policy: &Policy, requests: &[&str], expected: Expect) {
     let mut answers = String::new();
     for request in requests {
         let (method, url) = request.split_once(' ').unwrap();
-        let asked = Asked::new(method, url).unwrap_or_else(|err| panic!("{err}"));
+        let asked = SampleRequest::new(method, url).unwrap_or_else(|err| panic!("{err}"));
         let decision = policy.decide(&asked.question());
         let check = if decision.body_check().is_some() { ", body to be checked" } else { "" };
         answers.push_str(&format!("{request} -> {decision}{check}\n"));

@@ -15,21 +15,21 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub(crate) use rule::{Access, OneOrMany, Protocol, RuleFields, Unless, WrittenRule};
-
+use crate::from_text::at_least_one;
 use crate::glob::FileGlob;
+use crate::host_pattern::HostPattern;
 use crate::names::{HeaderName, Name, RelativePath, SandboxPath, SecretName};
-use crate::pattern::HostPattern;
 use crate::units::{Cpus, Size, Span};
 use crate::yaml::{Item, Spanned};
+pub(crate) use rule::{Access, OneOrMany, RuleFields, RuleProtocol, Unless, WrittenRule};
 
 /// What a sandbox may do.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Sluice policy, version 1")]
-pub struct Document {
+pub struct PolicyDocument {
     /// The version of this language.
-    pub version: Version,
+    pub version: LanguageVersion,
     /// What reports call this policy; the file's name if left out.
     #[serde(default)]
     pub name: Option<Name>,
@@ -59,9 +59,9 @@ pub struct Document {
 /// The version of the policy language. This program knows `1`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "u64")]
-pub struct Version;
+pub struct LanguageVersion;
 
-impl TryFrom<u64> for Version {
+impl TryFrom<u64> for LanguageVersion {
     type Error = String;
 
     fn try_from(number: u64) -> Result<Self, String> {
@@ -72,7 +72,7 @@ impl TryFrom<u64> for Version {
     }
 }
 
-impl JsonSchema for Version {
+impl JsonSchema for LanguageVersion {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Version".into()
     }
@@ -82,43 +82,12 @@ impl JsonSchema for Version {
     }
 }
 
-/// How many, at least one: zero would mean "nothing at all" to one reader and
-/// "no limit" to another.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "u32")]
-pub struct Count(u32);
-
-impl Count {
-    pub fn get(self) -> u32 {
-        self.0
-    }
-}
-
-impl TryFrom<u32> for Count {
-    type Error = &'static str;
-
-    fn try_from(number: u32) -> Result<Self, Self::Error> {
-        if number == 0 {
-            Err("must be at least 1; leave it out for the default")
-        } else {
-            Ok(Self(number))
-        }
-    }
-}
-
-impl JsonSchema for Count {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Count".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "integer", "minimum": 1, "maximum": u32::MAX })
-    }
-}
+at_least_one!(
+    /// How many. Zero would mean "nothing at all" to one reader and "no limit" to another.
+    PositiveCount,
+    u32 = "u32",
+    "must be at least 1; leave it out for the default"
+);
 
 /// Files: what the sandbox sees of the project and what it may change.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -184,7 +153,7 @@ pub struct ProcSection {
     /// Memory, such as `2GiB`.
     pub memory: Option<Size>,
     /// Processes and threads.
-    pub pids: Option<Count>,
+    pub pids: Option<PositiveCount>,
     /// What the run may write, such as `4GiB`.
     pub disk: Option<Size>,
     /// Wall clock, such as `30m`.
@@ -233,9 +202,9 @@ pub struct NetLimitsSection {
     /// The largest body of one request.
     pub body: Option<Size>,
     /// Requests in any minute.
-    pub requests_per_minute: Option<Count>,
+    pub requests_per_minute: Option<PositiveCount>,
     /// Connections open at once.
-    pub connections: Option<Count>,
+    pub connections: Option<PositiveCount>,
     /// How long a connection may be silent.
     pub idle: Option<Span>,
     /// How long one connection may last.

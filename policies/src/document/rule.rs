@@ -8,10 +8,11 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use crate::capability::{GitRepository, NpmPackage, PythonPackage, RegistryUrl};
+use crate::from_text::at_least_one;
 use crate::glob::{PathPattern, RefPattern, TextPattern};
+use crate::host_pattern::HostPattern;
 use crate::method::Method;
 use crate::names::{HeaderName, Name, SecretName};
-use crate::pattern::HostPattern;
 use crate::reach::AddressRange;
 
 /// One entry of `allow`, `ask`, `deny` or `passthrough`.
@@ -34,7 +35,7 @@ pub struct RuleFields {
     /// One port or several; the protocol's own if left out.
     pub port: Option<OneOrMany<Port>>,
     /// `https` if left out; `tcp` relays bytes unseen.
-    pub protocol: Option<Protocol>,
+    pub protocol: Option<RuleProtocol>,
     /// Methods; GET, HEAD and OPTIONS if left out. In `deny`: all.
     pub methods: Option<Vec<Method>>,
     /// Paths, where `*` stands for part of a segment and `**` for any number of segments.
@@ -72,7 +73,8 @@ pub struct RuleFields {
 /// What a connection carries.
 #[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Protocol {
+#[schemars(rename = "Protocol")]
+pub enum RuleProtocol {
     Http,
     Https,
     Tcp,
@@ -96,36 +98,12 @@ pub enum Unless {
     Secret,
 }
 
-/// A port number, 1 to 65535.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, serde::Deserialize)]
-#[serde(try_from = "u16")]
-pub struct Port(pub(crate) u16);
-
-impl TryFrom<u16> for Port {
-    type Error = &'static str;
-
-    fn try_from(number: u16) -> Result<Self, Self::Error> {
-        if number == 0 {
-            Err("port 0 cannot be dialled; write 1 to 65535")
-        } else {
-            Ok(Self(number))
-        }
-    }
-}
-
-impl JsonSchema for Port {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Port".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        schemars::json_schema!({ "type": "integer", "minimum": 1, "maximum": 65535 })
-    }
-}
+at_least_one!(
+    /// A port number, 1 to 65535.
+    Port,
+    u16 = "u16",
+    "port 0 cannot be dialled; write 1 to 65535"
+);
 
 /// One value, or a list of them.
 #[derive(Clone, Debug)]

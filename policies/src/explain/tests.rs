@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 
-use crate::{Asked, Method, NoFiles, NotDoneYet, Policy, Source, read};
+use crate::{Method, NoFiles, NotDoneYet, Policy, SampleRequest, Source, read};
 
 const POLICY: &str = "version: 1
 net:
@@ -185,7 +185,7 @@ fn what_is_said_to_match_does_decide_once_the_winner_is_gone() {
     let read = |text: String| read(&Source::new("p", text), &NoFiles).unwrap();
     let (with, without) = (read(with), read(without));
     for url in ["/a/x", "/a", "/b", "/b?k=v", "/c?k=v&k=w", "/c?k=v", "/A/x"] {
-        let asked = Asked::new("GET", &format!("https://h.example{url}")).unwrap();
+        let asked = SampleRequest::new("GET", &format!("https://h.example{url}")).unwrap();
         let explained = with.explain(&asked);
         let first = explained.overruled.first().map(|rule| rule.id());
         assert_eq!(first, without.decide(&asked.question()).rule_id(), "{url}");
@@ -278,7 +278,7 @@ fn a_network_that_is_off_is_told_how_to_be_on() {
 
 #[test]
 fn a_hint_names_the_method_that_a_header_asks_for_as_well() {
-    let asked = Asked::new("POST", "https://h.example/v1").unwrap();
+    let asked = SampleRequest::new("POST", "https://h.example/v1").unwrap();
     for (overridden, methods) in
         [(None, "POST"), (Some(Method::Post), "POST"), (Some(Method::Delete), "POST, DELETE")]
     {
@@ -326,7 +326,7 @@ fn the_suggested_rule_really_allows_the_request() {
         ("GET", "https://h.example/%7Bx%7D"),
         ("GET", "https://h.example/a;b/c+d%2Fe%20"),
     ] {
-        let asked = Asked::new(method, url).unwrap();
+        let asked = SampleRequest::new(method, url).unwrap();
         let policy = read(&Source::new("p", POLICY), &NoFiles).unwrap();
         let rule = policy.explain(&asked).would_allow.unwrap();
         let text = format!("version: 1\nnet:\n  enabled: true\n  allow:\n    - {rule}\n");
@@ -343,7 +343,7 @@ fn check(method: &str, url: &str, expected: Expect) {
 #[track_caller]
 fn check_with(policy: &str, method: &str, url: &str, expected: Expect) {
     let policy = read(&Source::new("p", policy), &NoFiles).unwrap();
-    let asked = Asked::new(method, url).unwrap();
+    let asked = SampleRequest::new(method, url).unwrap();
     let explained = policy.explain(&asked);
     let mut text = format!("{}\nbecause {}\n", explained.decision, explained.because);
     for reading in &explained.readings {

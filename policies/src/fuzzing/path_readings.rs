@@ -5,7 +5,7 @@
 
 use std::sync::LazyLock;
 
-use crate::{Asked, NoFiles, Policy, Source, Verdict, read};
+use crate::{NoFiles, Policy, SampleRequest, Source, Verdict, read};
 
 /// A path that an allow lets pass is inside it to every server, and one that
 /// passes a deny is outside it to every server.
@@ -14,16 +14,16 @@ pub fn path_readings(input: &[u8]) {
     if path.contains(['?', '#']) {
         return;
     }
-    let Ok(asked) = Asked::new("GET", &format!("https://h.test/{path}")) else { return };
+    let Ok(sample) = SampleRequest::new("GET", &format!("https://h.test/{path}")) else { return };
     // Servers get the path as it was judged.
-    let sent = asked.target.path.as_str();
-    if ALLOWING.decide(&asked.question()).verdict == Verdict::Allow {
+    let sent = sample.target.path.as_str();
+    if ALLOWING.decide(&sample.question()).verdict == Verdict::Allow {
         for (server, segments) in served(sent) {
             let inside = matches!(segments.as_slice(), [first, _] if first == "v1");
             assert!(inside, "`{sent}` passes `allow /v1/*`; {server} serves {segments:?}");
         }
     }
-    if DENYING.decide(&asked.question()).verdict == Verdict::Allow {
+    if DENYING.decide(&sample.question()).verdict == Verdict::Allow {
         for (server, segments) in served(sent) {
             let denied = matches!(segments.as_slice(), [first, _, ..] if first == "admin");
             assert!(!denied, "`{sent}` passes `deny /admin/**`; {server} serves {segments:?}");

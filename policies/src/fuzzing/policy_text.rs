@@ -1,7 +1,7 @@
 //! Any text as a policy, alone and together with another that it extends.
 
 use crate::policy::{NetLimits, ProcLimits};
-use crate::{Asked, Mode, NoFiles, Policy, Problems, Source, Sources, read};
+use crate::{Mode, NoFiles, Policy, Problems, SampleRequest, Source, Sources, read};
 
 /// Reading gives a policy or problems that can be shown on a terminal, never a
 /// panic; explaining a decision never contradicts it; and a policy that extends
@@ -14,14 +14,14 @@ pub fn policy_text(input: &[u8]) {
     let Some(own_policy) = checked(read(&Source::new("own.policy.yaml", own), &NoFiles)) else {
         return;
     };
-    let asked = requests(&own_policy);
-    for asked in &asked {
-        let decision = own_policy.decide(&asked.question());
-        let explained = own_policy.explain(asked);
+    let sample = requests(&own_policy);
+    for sample in &sample {
+        let decision = own_policy.decide(&sample.question());
+        let explained = own_policy.explain(sample);
         assert!(
             explained.decision.verdict == decision.verdict
                 || explained.because.contains("unopened"),
-            "{asked:?}: {decision}, explained as {}",
+            "{sample:?}: {decision}, explained as {}",
             explained.decision
         );
     }
@@ -33,13 +33,13 @@ pub fn policy_text(input: &[u8]) {
     let extending = Source::new("own.policy.yaml", format!("extends: [./base.yaml]\n{own}"));
     // It is refused if it extends something already, or rebinds a secret.
     let Some(both) = checked(read(&extending, &OneFile(base_source))) else { return };
-    let asked = asked.into_iter().chain(requests(&base_policy));
-    for asked in asked {
-        let verdict = |policy: &Policy| policy.decide(&asked.question()).verdict;
+    let sample = sample.into_iter().chain(requests(&base_policy));
+    for sample in sample {
+        let verdict = |policy: &Policy| policy.decide(&sample.question()).verdict;
         let (own, base, both) = (verdict(&own_policy), verdict(&base_policy), verdict(&both));
         // A file may rely on the other for turning the network on.
         let on = own_policy.net.enabled && base_policy.net.enabled;
-        assert!(!on || both <= own.max(base), "{asked:?}: {own}, {base}, together {both}");
+        assert!(!on || both <= own.max(base), "{sample:?}: {own}, {base}, together {both}");
     }
     let observes = |policy: &Policy| policy.net.mode == Mode::Observe;
     assert!(!observes(&both) || observes(&own_policy) || observes(&base_policy));
@@ -68,7 +68,7 @@ fn checked(outcome: Result<Policy, Problems>) -> Option<Policy> {
 }
 
 /// Requests that the policy's own rules are about, and some that they are not.
-fn requests(policy: &Policy) -> Vec<Asked> {
+fn requests(policy: &Policy) -> Vec<SampleRequest> {
     let mut hosts = vec!["example.com".to_owned(), "sub.example.com".to_owned()];
     for rule in policy.rules().take(8) {
         for shape in &rule.shapes {
@@ -84,7 +84,7 @@ fn requests(policy: &Policy) -> Vec<Asked> {
             ("DELETE", "https", "/admin?a=b"),
             ("GET", "wss", "/v1"),
         ] {
-            requests.extend(Asked::new(method, &format!("{scheme}://{host}{path}")));
+            requests.extend(SampleRequest::new(method, &format!("{scheme}://{host}{path}")));
         }
     }
     requests

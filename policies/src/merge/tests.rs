@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::read::tests::Files;
-use crate::{Asked, Mode, Policy, ScanAction, Size, Source, Verdict, Workspace, read};
+use crate::{Mode, Policy, SampleRequest, ScanAction, Size, Source, Verdict, Workspace, read};
 
 #[test]
 fn the_strictest_limit_of_all_layers_counts() {
@@ -65,7 +65,7 @@ proptest! {
         let merged = extended(&own, &base);
         let (own, base) = (alone(&own), alone(&base));
         for host in HOSTS {
-            let asked = Asked::new("GET", &format!("https://{host}/")).unwrap();
+            let asked = SampleRequest::new("GET", &format!("https://{host}/")).unwrap();
             let verdict = |policy: &Policy| {
                 let decision = policy.decide(&asked.question());
                 (decision.verdict, decision.rule.is_some())

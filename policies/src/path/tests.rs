@@ -99,19 +99,19 @@ path!(the_whole_server, "*", Err(NotAbsolute));
 path!(a_whole_url, "http://allowed.test/", Err(NotAbsolute));
 path!(a_fragment, "/a#b", Err(Fragment));
 path!(a_query, "/a?b", Err(Query));
-path!(too_long, &format!("/{}", "a".repeat(LONGEST)), Err(Length));
-path!(too_long_once_escaped, &format!("/{}", "|".repeat(LONGEST / 2)), Err(Length));
+path!(too_long, &format!("/{}", "a".repeat(MAX_PATH_BYTES)), Err(Length));
+path!(too_long_once_escaped, &format!("/{}", "|".repeat(MAX_PATH_BYTES / 2)), Err(Length));
 
 #[test]
 fn the_longest_path_is_read_and_no_longer_one() {
     let of = |length: usize| RequestPath::parse(&format!("/{}", "a".repeat(length - 1)));
-    assert_eq!(of(LONGEST).unwrap().as_str().len(), LONGEST);
-    assert_eq!(LONGEST, 16_384, "twice what servers commonly take");
-    for length in [LONGEST + 1, LONGEST + 2, 2 * LONGEST] {
+    assert_eq!(of(MAX_PATH_BYTES).unwrap().as_str().len(), MAX_PATH_BYTES);
+    assert_eq!(MAX_PATH_BYTES, 16_384, "twice what servers commonly take");
+    for length in [MAX_PATH_BYTES + 1, MAX_PATH_BYTES + 2, 2 * MAX_PATH_BYTES] {
         assert_eq!(of(length).unwrap_err().fault(), PathFault::Length);
     }
     // Refused before it is looked at: what else is wrong with it is not found.
-    let long = format!("/{}/..", "a".repeat(LONGEST));
+    let long = format!("/{}/..", "a".repeat(MAX_PATH_BYTES));
     assert_eq!(RequestPath::parse(&long).unwrap_err().fault(), PathFault::Length);
 }
 
@@ -168,7 +168,7 @@ proptest! {
     #[test]
     fn any_bytes_are_read_or_refused_harmlessly(written in proptest::collection::vec(any::<u8>(), 0..100)) {
         if let Err(err) = RequestPath::parse_bytes(&written) {
-            prop_assert!(crate::written::is_harmless(&err.to_string()));
+            prop_assert!(crate::quoted_input::is_harmless(&err.to_string()));
         }
     }
 
@@ -211,16 +211,16 @@ proptest! {
 fn a_path_has_a_longest_length_as_written_and_as_forwarded() {
     let fault = |path: String| RequestPath::parse(&path).err().map(|err| err.fault());
     let plain = |length: usize| format!("/{}", "a".repeat(length - 1));
-    assert_eq!(fault(plain(LONGEST)), None);
-    assert_eq!(fault(plain(LONGEST + 1)), Some(PathFault::Length));
-    assert_eq!(fault(plain(LONGEST + 9)), Some(PathFault::Length));
+    assert_eq!(fault(plain(MAX_PATH_BYTES)), None);
+    assert_eq!(fault(plain(MAX_PATH_BYTES + 1)), Some(PathFault::Length));
+    assert_eq!(fault(plain(MAX_PATH_BYTES + 9)), Some(PathFault::Length));
     // Longer as written than as forwarded.
-    assert_eq!(fault(format!("/{}", "%61".repeat(LONGEST / 2))), Some(PathFault::Length));
+    assert_eq!(fault(format!("/{}", "%61".repeat(MAX_PATH_BYTES / 2))), Some(PathFault::Length));
     // Longer as forwarded than as written: each of these becomes three bytes.
     let grown =
         |quotes: usize, letters: usize| format!("/{}{}", "\"".repeat(quotes), "a".repeat(letters));
-    let quotes = LONGEST / 4;
-    assert_eq!(fault(grown(quotes, LONGEST - 1 - 3 * quotes)), None);
-    assert_eq!(fault(grown(quotes, LONGEST - 3 * quotes)), Some(PathFault::Length));
-    assert_eq!(fault(grown(LONGEST / 2, 0)), Some(PathFault::Length));
+    let quotes = MAX_PATH_BYTES / 4;
+    assert_eq!(fault(grown(quotes, MAX_PATH_BYTES - 1 - 3 * quotes)), None);
+    assert_eq!(fault(grown(quotes, MAX_PATH_BYTES - 3 * quotes)), Some(PathFault::Length));
+    assert_eq!(fault(grown(MAX_PATH_BYTES / 2, 0)), Some(PathFault::Length));
 }

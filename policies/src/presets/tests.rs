@@ -1,7 +1,7 @@
 //! Every preset we ship is right, and keeps its own promises.
 
 use super::*;
-use crate::{NoFiles, Registries, RegistryUrl, Sources, read};
+use crate::{NoFiles, RegistryKind, RegistryUrl, Sources, read};
 
 /// A machine whose package managers use a registry of their own.
 struct Machine;
@@ -11,12 +11,12 @@ impl Sources for Machine {
         NoFiles.load(written, from)
     }
 
-    fn registries(&self) -> Registries {
-        let url = |text| RegistryUrl::parse(text).unwrap();
-        Registries {
-            npm: vec![url("https://npm.registry.test/")],
-            pip: vec![url("https://pip.registry.test/simple/")],
-            ..Registries::default()
+    fn registries(&self, kind: RegistryKind) -> Vec<RegistryUrl> {
+        let url = |text| vec![RegistryUrl::parse(text).unwrap()];
+        match kind {
+            RegistryKind::Npm => url("https://npm.registry.test/"),
+            RegistryKind::Pip => url("https://pip.registry.test/simple/"),
+            RegistryKind::PipFiles => Vec::new(),
         }
     }
 }

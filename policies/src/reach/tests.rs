@@ -184,7 +184,7 @@ proptest! {
     #[test]
     fn any_text_is_read_or_refused_harmlessly(written in any::<String>()) {
         if let Err(err) = AddressRange::parse(&written) {
-            prop_assert!(crate::written::is_harmless(&err.to_string()));
+            prop_assert!(crate::quoted_input::is_harmless(&err.to_string()));
         }
     }
 }

@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Asked, NoFiles};
+use crate::{NoFiles, RegistryKind, RegistryUrl, SampleRequest};
 
 /// Files that exist only here, by the name they are written with.
 pub(crate) struct Files(pub(crate) Vec<(&'static str, String)>);
@@ -26,7 +26,7 @@ fn rules_are_named_after_where_they_stand() {
     let text = "version: 1\nextends: [./team.yaml, github-read]\nnet: {enabled: true, allow: [own.example]}\n";
     let policy = read(&Source::new("p", text), &files).unwrap();
     let by = |url: &str| {
-        let asked = Asked::new("GET", url).unwrap();
+        let asked = SampleRequest::new("GET", url).unwrap();
         policy.decide(&asked.question()).to_string()
     };
     assert_eq!(by("https://own.example/"), "allow: net.allow[0]");
@@ -182,18 +182,18 @@ fn the_registries_of_this_machine_are_used_where_a_rule_names_none() {
             NoFiles.load(written, from)
         }
 
-        fn registries(&self) -> Registries {
-            let npm = vec![crate::RegistryUrl::parse("https://npm.example/").unwrap()];
-            Registries { npm, ..Registries::default() }
+        fn registries(&self, kind: RegistryKind) -> Vec<RegistryUrl> {
+            assert_eq!(kind, RegistryKind::Npm, "nothing else is left to this machine");
+            vec![RegistryUrl::parse("https://npm.example/").unwrap()]
         }
     }
-    let text = "version: 1\nnet: {enabled: true, allow: [{npm: [left-pad]}]}\n";
-    let asked = Asked::new("GET", "https://npm.example/left-pad").unwrap();
+    let text = "version: 1\nnet: {enabled: true, allow: [{npm: [left-pad]}, {pip: [six], registry: \"https://p.example/\"}]}\n";
+    let asked = SampleRequest::new("GET", "https://npm.example/left-pad").unwrap();
     let policy = read(&Source::new("p", text), &Machine).unwrap();
     assert_eq!(policy.decide(&asked.question()).to_string(), "allow: net.allow[0]");
     let policy = read(&Source::new("p", text), &NoFiles).unwrap();
     assert_eq!(policy.decide(&asked.question()).to_string(), "deny: no rule matches");
-    assert_eq!(NoFiles.registries(), Registries::default());
+    assert_eq!(NoFiles.registries(RegistryKind::Pip), []);
     let why = NoFiles.load("./x.yaml", &Source::new("p", "")).unwrap_err();
     assert_eq!(why, "`./x.yaml` is a file, and files cannot be read here");
 }

@@ -77,7 +77,7 @@ proptest! {
     fn any_text_is_read_or_refused_harmlessly(written in any::<String>()) {
         for written in [format!("http://{written}"), written] {
             if let Err(err) = Target::parse_url(&written) {
-                prop_assert!(crate::written::is_harmless(&err.to_string()));
+                prop_assert!(crate::quoted_input::is_harmless(&err.to_string()));
             }
         }
     }

@@ -4,11 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{UnitError, UnitFault};
-use crate::written::Written;
+use super::{UnitError, UnitFault, amount_in_documents};
+use crate::quoted_input::QuotedInput;
 
 /// A number of processors, in thousandths, at least one of those.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -32,7 +30,11 @@ impl Cpus {
     /// # Ok::<(), policies::UnitError>(())
     /// ```
     pub fn parse(written: &str) -> Result<Self, UnitError> {
-        read(written).map_err(|why| UnitError { written: Written::of(written), what: WHAT, why })
+        read(written).map_err(|why| UnitError {
+            written: QuotedInput::of(written),
+            what: WHAT,
+            why,
+        })
     }
 
     /// Thousandths of a processor.
@@ -75,40 +77,7 @@ impl fmt::Display for Cpus {
     }
 }
 
-impl Serialize for Cpus {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Cpus {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Written;
-
-        impl Visitor<'_> for Written {
-            type Value = Cpus;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "a {WHAT}: {SYNTAX}")
-            }
-
-            fn visit_str<E: de::Error>(self, written: &str) -> Result<Cpus, E> {
-                Cpus::parse(written).map_err(E::custom)
-            }
-
-            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Cpus, E> {
-                Cpus::parse(&number.to_string()).map_err(E::custom)
-            }
-
-            // The shortest text that reads as this number is what was written.
-            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Cpus, E> {
-                Cpus::parse(&number.to_string()).map_err(E::custom)
-            }
-        }
-
-        deserializer.deserialize_any(Written)
-    }
-}
+amount_in_documents!(Cpus, fractions: true);
 
 impl JsonSchema for Cpus {
     fn schema_name() -> Cow<'static, str> {
@@ -179,7 +148,7 @@ mod tests {
         #[test]
         fn any_text_is_read_or_refused_harmlessly(written in "[0-9]{0,300}\\PC{0,300}") {
             if let Err(err) = Cpus::parse(&written) {
-                prop_assert!(crate::written::is_harmless(&err.to_string()));
+                prop_assert!(crate::quoted_input::is_harmless(&err.to_string()));
             }
         }
     }

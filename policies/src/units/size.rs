@@ -4,11 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{UnitError, UnitFault, leading_number};
-use crate::written::Written;
+use super::{UnitError, UnitFault, amount_in_documents, leading_number};
+use crate::quoted_input::QuotedInput;
 
 /// A number of bytes, at least one.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -30,7 +28,11 @@ impl Size {
     /// # Ok::<(), policies::UnitError>(())
     /// ```
     pub fn parse(written: &str) -> Result<Self, UnitError> {
-        read(written).map_err(|why| UnitError { written: Written::of(written), what: "size", why })
+        read(written).map_err(|why| UnitError {
+            written: QuotedInput::of(written),
+            what: "size",
+            why,
+        })
     }
 
     /// Nothing for zero bytes: there is no such size.
@@ -56,6 +58,7 @@ const UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
+const WHAT: &str = "size";
 const SYNTAX: &str = "a whole number and a unit, such as `512KiB`, `2GiB` or `64MB`";
 
 fn read(written: &str) -> Result<Size, UnitFault> {
@@ -81,7 +84,7 @@ fn meant(digits: &str, unit: &str) -> UnitFault {
         name.eq_ignore_ascii_case(unit) || name.trim_end_matches("iB").eq_ignore_ascii_case(unit)
     });
     match known {
-        Some(name) => UnitFault::Instead(format!("{}{name}", Written::of(digits))),
+        Some(name) => UnitFault::Instead(format!("{}{name}", QuotedInput::of(digits))),
         None => UnitFault::Syntax(SYNTAX),
     }
 }
@@ -95,35 +98,7 @@ impl fmt::Display for Size {
     }
 }
 
-impl Serialize for Size {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Written;
-
-        impl Visitor<'_> for Written {
-            type Value = Size;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "a size: {SYNTAX}")
-            }
-
-            fn visit_str<E: de::Error>(self, written: &str) -> Result<Size, E> {
-                Size::parse(written).map_err(E::custom)
-            }
-
-            fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<Size, E> {
-                Size::parse(&bytes.to_string()).map_err(E::custom)
-            }
-        }
-
-        deserializer.deserialize_any(Written)
-    }
-}
+amount_in_documents!(Size, fractions: false);
 
 impl JsonSchema for Size {
     fn schema_name() -> Cow<'static, str> {
@@ -207,7 +182,7 @@ mod tests {
         #[test]
         fn any_text_is_read_or_refused_harmlessly(written in "[0-9]{0,300}\\PC{0,300}") {
             if let Err(err) = Size::parse(&written) {
-                prop_assert!(crate::written::is_harmless(&err.to_string()));
+                prop_assert!(crate::quoted_input::is_harmless(&err.to_string()));
             }
         }
     }

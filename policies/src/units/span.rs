@@ -5,11 +5,9 @@ use std::fmt;
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{UnitError, UnitFault, leading_number};
-use crate::written::Written;
+use super::{UnitError, UnitFault, amount_in_documents, leading_number};
+use crate::quoted_input::QuotedInput;
 
 /// A length of time in whole milliseconds, at least one.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -29,7 +27,11 @@ impl Span {
     /// # Ok::<(), policies::UnitError>(())
     /// ```
     pub fn parse(written: &str) -> Result<Self, UnitError> {
-        read(written).map_err(|why| UnitError { written: Written::of(written), what: WHAT, why })
+        read(written).map_err(|why| UnitError {
+            written: QuotedInput::of(written),
+            what: WHAT,
+            why,
+        })
     }
 
     /// Nothing for zero milliseconds: there is no such span.
@@ -50,7 +52,7 @@ const UNITS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// A century. It keeps a deadline far from where clocks overflow.
-const LONGEST_MILLIS: u64 = 36_500 * 86_400_000;
+const MAX_MILLIS: u64 = 36_500 * 86_400_000;
 
 fn read(written: &str) -> Result<Span, UnitFault> {
     if written.is_empty() {
@@ -64,7 +66,7 @@ fn read(written: &str) -> Result<Span, UnitFault> {
         let end = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
         let (unit, after) = after.split_at(end);
         if unit.is_empty() && rest == written && digits.bytes().any(|digit| digit != b'0') {
-            return Err(UnitFault::Instead(format!("{}s", Written::of(digits))));
+            return Err(UnitFault::Instead(format!("{}s", QuotedInput::of(digits))));
         }
         if unit.is_empty() && rest == written && !digits.is_empty() {
             return Err(UnitFault::Zero);
@@ -81,7 +83,7 @@ fn read(written: &str) -> Result<Span, UnitFault> {
         millis = number
             .checked_mul(*each)
             .and_then(|more| millis.checked_add(more))
-            .filter(|sum| *sum <= LONGEST_MILLIS)
+            .filter(|sum| *sum <= MAX_MILLIS)
             .ok_or(UnitFault::TooLarge)?;
         rest = after;
     }
@@ -102,36 +104,7 @@ impl fmt::Display for Span {
     }
 }
 
-impl Serialize for Span {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Written;
-
-        impl Visitor<'_> for Written {
-            type Value = Span;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "a {WHAT}: {SYNTAX}")
-            }
-
-            fn visit_str<E: de::Error>(self, written: &str) -> Result<Span, E> {
-                Span::parse(written).map_err(E::custom)
-            }
-
-            // A number has no unit, and the error says which to add.
-            fn visit_u64<E: de::Error>(self, written: u64) -> Result<Span, E> {
-                Span::parse(&written.to_string()).map_err(E::custom)
-            }
-        }
-
-        deserializer.deserialize_any(Written)
-    }
-}
+amount_in_documents!(Span, fractions: false);
 
 impl JsonSchema for Span {
     fn schema_name() -> Cow<'static, str> {
@@ -214,7 +187,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_span_reads_back_as_itself(millis in 1..=LONGEST_MILLIS) {
+        fn a_span_reads_back_as_itself(millis in 1..=MAX_MILLIS) {
             let span = Span::from_millis(millis).unwrap();
             prop_assert_eq!(Span::parse(&span.to_string()), Ok(span));
         }
@@ -222,7 +195,7 @@ mod tests {
         #[test]
         fn any_text_is_read_or_refused_harmlessly(written in "[0-9]{0,300}\\PC{0,300}") {
             if let Err(err) = Span::parse(&written) {
-                prop_assert!(crate::written::is_harmless(&err.to_string()));
+                prop_assert!(crate::quoted_input::is_harmless(&err.to_string()));
             }
         }
     }

@@ -11,77 +11,77 @@ use serde::de::{
 };
 
 use super::spanned;
-use super::tree::{Key, Node, Step, Value, boolean_hint, written};
+use super::tree::{MapKey, PathStep, YamlNode, YamlValue, boolean_hint, written};
 use crate::problems::{At, did_you_mean};
 
-pub(super) fn from_tree<T: DeserializeOwned>(tree: &Node) -> Result<T, Failure> {
-    T::deserialize(Reader::of(tree))
+pub(super) fn from_tree<T: DeserializeOwned>(tree: &YamlNode) -> Result<T, ValueError> {
+    T::deserialize(NodeReader::of(tree))
 }
 
 /// Why a value could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
-pub(super) struct Failure {
+pub(super) struct ValueError {
     pub(super) message: String,
     pub(super) at: At,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<PathStep>,
     /// The value is unusable only because a part of it was set aside before:
     /// nothing new to report.
     pub(super) follows_from_another: bool,
     placed: bool,
-    kind: Kind,
+    kind: ValueErrorKind,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum ValueErrorKind {
     Missing(&'static str),
     Other,
     Unknown(String),
 }
 
-impl Failure {
+impl ValueError {
     pub(super) fn path(&self) -> String {
         written(&self.steps)
     }
 
-    fn new(message: String, kind: Kind) -> Self {
+    fn new(message: String, kind: ValueErrorKind) -> Self {
         let at = At::default();
         Self { message, at, steps: Vec::new(), follows_from_another: false, placed: false, kind }
     }
 
     /// Gives the failure the place of the node it happened in, unless it has
     /// one from further in.
-    fn within(mut self, node: &Node) -> Self {
+    fn within(mut self, node: &YamlNode) -> Self {
         if self.placed {
             return self;
         }
         self.placed = true;
         self.at = node.at;
-        if let Value::Map(entries) = &node.value {
+        if let YamlValue::Map(entries) = &node.value {
             let named = |name: &str| entries.iter().find(|(key, _)| key.text == name);
             match &self.kind {
-                Kind::Unknown(name) => {
+                ValueErrorKind::Unknown(name) => {
                     if let Some((key, _)) = named(name) {
                         self.at = key.at;
-                        self.steps.push(Step::Key(name.clone()));
+                        self.steps.push(PathStep::Key(name.clone()));
                     }
                 }
-                Kind::Missing(name) => self.follows_from_another = named(name).is_some(),
-                Kind::Other => {}
+                ValueErrorKind::Missing(name) => self.follows_from_another = named(name).is_some(),
+                ValueErrorKind::Other => {}
             }
         }
         self
     }
 
-    fn under(mut self, step: Step) -> Self {
+    fn under(mut self, step: PathStep) -> Self {
         self.steps.insert(0, step);
         self
     }
 }
 
-impl de::Error for Failure {
+impl de::Error for ValueError {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self::new(message.to_string(), Kind::Other)
+        Self::new(message.to_string(), ValueErrorKind::Other)
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
@@ -98,12 +98,15 @@ impl de::Error for Failure {
             Unexpected::Unit => "; give it a value or remove the line".to_owned(),
             _ => String::new(),
         };
-        let message = format!("expected {}, found {}{hint}", expects(expected), Found(found));
-        Self::new(message, Kind::Other)
+        let message = format!("expected {}, found {}{hint}", expects(expected), FoundValue(found));
+        Self::new(message, ValueErrorKind::Other)
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::new(format!("expected {}, found {}", expects(expected), Found(found)), Kind::Other)
+        Self::new(
+            format!("expected {}, found {}", expects(expected), FoundValue(found)),
+            ValueErrorKind::Other,
+        )
     }
 
     fn unknown_variant(written: &str, expected: &'static [&'static str]) -> Self {
@@ -112,7 +115,7 @@ impl de::Error for Failure {
             None => String::new(),
         };
         let known = expected.join("`, `");
-        Self::new(format!("`{written}` is not one of `{known}`{hint}"), Kind::Other)
+        Self::new(format!("`{written}` is not one of `{known}`{hint}"), ValueErrorKind::Other)
     }
 
     fn unknown_field(written: &str, expected: &'static [&'static str]) -> Self {
@@ -121,11 +124,11 @@ impl de::Error for Failure {
             None => format!("known here: `{}`", expected.join("`, `")),
         };
         let message = format!("there is no field `{written}`; {hint}");
-        Self::new(message, Kind::Unknown(written.to_owned()))
+        Self::new(message, ValueErrorKind::Unknown(written.to_owned()))
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self::new(format!("`{field}` is missing"), Kind::Missing(field))
+        Self::new(format!("`{field}` is missing"), ValueErrorKind::Missing(field))
     }
 }
 
@@ -144,9 +147,9 @@ fn expects(expected: &dyn Expected) -> String {
     }
 }
 
-struct Found<'a>(Unexpected<'a>);
+struct FoundValue<'a>(Unexpected<'a>);
 
-impl fmt::Display for Found<'_> {
+impl fmt::Display for FoundValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Unexpected::Bool(value) => write!(f, "`{value}`"),
@@ -163,46 +166,46 @@ impl fmt::Display for Found<'_> {
 }
 
 #[derive(Clone, Copy)]
-struct Reader<'t> {
-    node: &'t Node,
+struct NodeReader<'t> {
+    node: &'t YamlNode,
     /// Its number, if it stands in a list.
     index: usize,
 }
 
-impl<'t> Reader<'t> {
-    fn of(node: &'t Node) -> Self {
+impl<'t> NodeReader<'t> {
+    fn of(node: &'t YamlNode) -> Self {
         Self { node, index: 0 }
     }
 }
 
-impl<'de> Reader<'_> {
-    fn any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+impl<'de> NodeReader<'_> {
+    fn any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
         let result = match &self.node.value {
-            Value::Bool(value) => visitor.visit_bool(*value),
-            Value::Float(value) => visitor.visit_f64(*value),
-            Value::Integer(value) => match u64::try_from(*value) {
+            YamlValue::Bool(value) => visitor.visit_bool(*value),
+            YamlValue::Float(value) => visitor.visit_f64(*value),
+            YamlValue::Integer(value) => match u64::try_from(*value) {
                 Ok(value) => visitor.visit_u64(value),
                 Err(_) => visitor.visit_i64(*value),
             },
-            Value::List(items) => visitor.visit_seq(Items { items, next: 0 }),
-            Value::Map(entries) => visitor.visit_map(Entries { entries, next: 0 }),
-            Value::Null | Value::SetAside => visitor.visit_unit(),
-            Value::Text(text) => visitor.visit_str(text),
+            YamlValue::RuleList(items) => visitor.visit_seq(Items { items, next: 0 }),
+            YamlValue::Map(entries) => visitor.visit_map(Entries { entries, next: 0 }),
+            YamlValue::Null | YamlValue::SetAside => visitor.visit_unit(),
+            YamlValue::Text(text) => visitor.visit_str(text),
         };
         result.map_err(|failure| failure.within(self.node))
     }
 }
 
-impl<'de> Deserializer<'de> for Reader<'_> {
-    type Error = Failure;
+impl<'de> Deserializer<'de> for NodeReader<'_> {
+    type Error = ValueError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
         self.any(visitor)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
         match self.node.value {
-            Value::Null => visitor.visit_none(),
+            YamlValue::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }
@@ -212,9 +215,9 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         name: &'static str,
         _fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Failure> {
+    ) -> Result<V::Value, ValueError> {
         if name == spanned::NAME {
-            return visitor.visit_map(Place { node: self.node, index: self.index, next: 0 });
+            return visitor.visit_map(ItemFields { node: self.node, index: self.index, next: 0 });
         }
         self.any(visitor)
     }
@@ -223,7 +226,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         self,
         _name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Failure> {
+    ) -> Result<V::Value, ValueError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -232,17 +235,17 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         _name: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Failure> {
+    ) -> Result<V::Value, ValueError> {
         let result = match &self.node.value {
-            Value::Text(text) => visitor.visit_enum(Variant { name: text, node: None }),
-            Value::Map(entries) => match entries.as_slice() {
+            YamlValue::Text(text) => visitor.visit_enum(Variant { name: text, node: None }),
+            YamlValue::Map(entries) => match entries.as_slice() {
                 [(key, node)] => visitor.visit_enum(Variant { name: &key.text, node: Some(node) }),
                 _ => Err(de::Error::custom(format!(
                     "expected exactly one of `{}`",
                     variants.join("`, `")
                 ))),
             },
-            Value::Bool(value) => Err(de::Error::unknown_variant(&value.to_string(), variants)),
+            YamlValue::Bool(value) => Err(de::Error::unknown_variant(&value.to_string(), variants)),
             _ => Err(de::Error::custom(format!("expected one of `{}`", variants.join("`, `")))),
         };
         result.map_err(|failure| failure.within(self.node))
@@ -256,25 +259,25 @@ impl<'de> Deserializer<'de> for Reader<'_> {
 
 /// The items of a list, less those set aside.
 struct Items<'t> {
-    items: &'t [Node],
+    items: &'t [YamlNode],
     next: usize,
 }
 
 impl<'de> SeqAccess<'de> for Items<'_> {
-    type Error = Failure;
+    type Error = ValueError;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(
         &mut self,
         seed: S,
-    ) -> Result<Option<S::Value>, Failure> {
+    ) -> Result<Option<S::Value>, ValueError> {
         while let Some(node) = self.items.get(self.next) {
             let index = self.next;
             self.next += 1;
-            if !matches!(node.value, Value::SetAside) {
-                let read = seed.deserialize(Reader { node, index });
+            if !matches!(node.value, YamlValue::SetAside) {
+                let read = seed.deserialize(NodeReader { node, index });
                 return read
                     .map(Some)
-                    .map_err(|failure| failure.within(node).under(Step::Index(index)));
+                    .map_err(|failure| failure.within(node).under(PathStep::Index(index)));
             }
         }
         Ok(None)
@@ -283,27 +286,27 @@ impl<'de> SeqAccess<'de> for Items<'_> {
 
 /// The fields of a mapping, less those set aside.
 struct Entries<'t> {
-    entries: &'t [(Key, Node)],
+    entries: &'t [(MapKey, YamlNode)],
     next: usize,
 }
 
 impl<'de> MapAccess<'de> for Entries<'_> {
-    type Error = Failure;
+    type Error = ValueError;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(
         &mut self,
         seed: S,
-    ) -> Result<Option<S::Value>, Failure> {
+    ) -> Result<Option<S::Value>, ValueError> {
         while let Some((key, node)) = self.entries.get(self.next) {
-            if !matches!(node.value, Value::SetAside) {
-                let name = Node { at: key.at, value: Value::Text(key.text.clone()) };
-                return seed.deserialize(Reader::of(&name)).map(Some).map_err(|failure| {
+            if !matches!(node.value, YamlValue::SetAside) {
+                let name = YamlNode { at: key.at, value: YamlValue::Text(key.text.clone()) };
+                return seed.deserialize(NodeReader::of(&name)).map(Some).map_err(|failure| {
                     // A key that names no field is placed by the mapping, which
                     // knows the key; a key that is not a proper name, here.
                     match failure.kind {
-                        Kind::Unknown(_) => Failure { placed: false, ..failure },
-                        Kind::Missing(_) | Kind::Other => {
-                            failure.within(&name).under(Step::Key(key.text.clone()))
+                        ValueErrorKind::Unknown(_) => ValueError { placed: false, ..failure },
+                        ValueErrorKind::Missing(_) | ValueErrorKind::Other => {
+                            failure.within(&name).under(PathStep::Key(key.text.clone()))
                         }
                     }
                 });
@@ -313,38 +316,45 @@ impl<'de> MapAccess<'de> for Entries<'_> {
         Ok(None)
     }
 
-    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Failure> {
+    fn next_value_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<S::Value, ValueError> {
         let (key, node) = self.entries.get(self.next).ok_or_else(|| {
-            <Failure as de::Error>::custom("a value was asked for before its key")
+            <ValueError as de::Error>::custom("a value was asked for before its key")
         })?;
         self.next += 1;
-        seed.deserialize(Reader::of(node))
-            .map_err(|failure| failure.within(node).under(Step::Key(key.text.clone())))
+        seed.deserialize(NodeReader::of(node))
+            .map_err(|failure| failure.within(node).under(PathStep::Key(key.text.clone())))
     }
 }
 
 /// The place of a node and the node itself, in the shape [`super::Item`] reads.
-struct Place<'t> {
-    node: &'t Node,
+struct ItemFields<'t> {
+    node: &'t YamlNode,
     index: usize,
     next: usize,
 }
 
-impl<'de> MapAccess<'de> for Place<'_> {
-    type Error = Failure;
+impl<'de> MapAccess<'de> for ItemFields<'_> {
+    type Error = ValueError;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(
         &mut self,
         seed: S,
-    ) -> Result<Option<S::Value>, Failure> {
+    ) -> Result<Option<S::Value>, ValueError> {
         let name =
             spanned::FIELDS.get(self.next).copied().map(de::IntoDeserializer::into_deserializer);
-        name.map(|name: de::value::StrDeserializer<'_, Failure>| seed.deserialize(name)).transpose()
+        name.map(|name: de::value::StrDeserializer<'_, ValueError>| seed.deserialize(name))
+            .transpose()
     }
 
-    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Failure> {
+    fn next_value_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<S::Value, ValueError> {
         let At { line, column, width } = self.node.at;
-        let number = |number: usize| -> de::value::UsizeDeserializer<Failure> {
+        let number = |number: usize| -> de::value::UsizeDeserializer<ValueError> {
             de::IntoDeserializer::into_deserializer(number)
         };
         self.next += 1;
@@ -354,7 +364,7 @@ impl<'de> MapAccess<'de> for Place<'_> {
             3 => seed.deserialize(number(width)),
             4 => seed.deserialize(number(self.index)),
             5 => seed.deserialize(number(self.node.is_whole().into())),
-            _ => seed.deserialize(Reader::of(self.node)),
+            _ => seed.deserialize(NodeReader::of(self.node)),
         }
     }
 }
@@ -362,66 +372,73 @@ impl<'de> MapAccess<'de> for Place<'_> {
 /// An enum written as a word, or as a mapping with that word as its only key.
 struct Variant<'t> {
     name: &'t str,
-    node: Option<&'t Node>,
+    node: Option<&'t YamlNode>,
 }
 
 impl<'de, 't> EnumAccess<'de> for Variant<'t> {
-    type Error = Failure;
-    type Variant = Content<'t>;
+    type Error = ValueError;
+    type Variant = VariantContent<'t>;
 
     fn variant_seed<S: DeserializeSeed<'de>>(
         self,
         seed: S,
-    ) -> Result<(S::Value, Content<'t>), Failure> {
-        let name: de::value::StrDeserializer<'_, Failure> =
+    ) -> Result<(S::Value, VariantContent<'t>), ValueError> {
+        let name: de::value::StrDeserializer<'_, ValueError> =
             de::IntoDeserializer::into_deserializer(self.name);
-        Ok((seed.deserialize(name)?, Content { name: self.name, node: self.node }))
+        Ok((seed.deserialize(name)?, VariantContent { name: self.name, node: self.node }))
     }
 }
 
-struct Content<'t> {
+struct VariantContent<'t> {
     name: &'t str,
-    node: Option<&'t Node>,
+    node: Option<&'t YamlNode>,
 }
 
-impl<'t> Content<'t> {
-    fn node(&self) -> Result<&'t Node, Failure> {
+impl<'t> VariantContent<'t> {
+    fn node(&self) -> Result<&'t YamlNode, ValueError> {
         self.node.ok_or_else(|| {
             de::Error::custom(format!("`{}` needs a value: write `{}: ...`", self.name, self.name))
         })
     }
 
-    fn placed(&self, failure: Failure, node: &Node) -> Failure {
-        failure.within(node).under(Step::Key(self.name.to_owned()))
+    fn placed(&self, failure: ValueError, node: &YamlNode) -> ValueError {
+        failure.within(node).under(PathStep::Key(self.name.to_owned()))
     }
 }
 
-impl<'de> VariantAccess<'de> for Content<'_> {
-    type Error = Failure;
+impl<'de> VariantAccess<'de> for VariantContent<'_> {
+    type Error = ValueError;
 
-    fn unit_variant(self) -> Result<(), Failure> {
+    fn unit_variant(self) -> Result<(), ValueError> {
         match self.node {
             None => Ok(()),
             Some(_) => Err(de::Error::custom(format!("`{}` takes no value", self.name))),
         }
     }
 
-    fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Failure> {
+    fn newtype_variant_seed<S: DeserializeSeed<'de>>(
+        self,
+        seed: S,
+    ) -> Result<S::Value, ValueError> {
         let node = self.node()?;
-        seed.deserialize(Reader::of(node)).map_err(|failure| self.placed(failure, node))
+        seed.deserialize(NodeReader::of(node)).map_err(|failure| self.placed(failure, node))
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value, Failure> {
+    fn tuple_variant<V: Visitor<'de>>(
+        self,
+        _len: usize,
+        visitor: V,
+    ) -> Result<V::Value, ValueError> {
         let node = self.node()?;
-        Reader::of(node).any(visitor).map_err(|failure| self.placed(failure, node))
+        NodeReader::of(node).any(visitor).map_err(|failure| self.placed(failure, node))
     }
 
     fn struct_variant<V: Visitor<'de>>(
         self,
         _fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Failure> {
+    ) -> Result<V::Value, ValueError> {
         let node = self.node()?;
-        Reader::of(node).any(visitor).map_err(|failure| self.placed(failure, node))
+        NodeReader::of(node).any(visitor).map_err(|failure| self.placed(failure, node))
     }
 }

@@ -15,11 +15,10 @@ mod de;
 mod spanned;
 mod tree;
 
-pub use spanned::{Item, Spanned};
-
 use serde::de::DeserializeOwned;
 
 use crate::problems::{Problems, Source};
+pub use spanned::{Item, Spanned};
 
 /// Reads a whole document, or says everything that is wrong with it.
 ///
@@ -38,7 +37,7 @@ use crate::problems::{Problems, Source};
 /// # Ok::<(), policies::Problems>(())
 /// ```
 pub fn read<T: DeserializeOwned>(source: &Source) -> Result<T, Problems> {
-    match read_what_can_be(source) {
+    match read_partial(source) {
         (Some(value), problems) => problems.or(value),
         (None, problems) => Err(problems.in_reading_order()),
     }
@@ -47,8 +46,8 @@ pub fn read<T: DeserializeOwned>(source: &Source) -> Result<T, Problems> {
 /// Reads what can be read, beside everything that is wrong.
 ///
 /// The value is for further checks only: parts with problems are missing from it.
-pub(crate) fn read_what_can_be<T: DeserializeOwned>(source: &Source) -> (Option<T>, Problems) {
-    let (tree, mut problems) = tree::grow(source);
+pub(crate) fn read_partial<T: DeserializeOwned>(source: &Source) -> (Option<T>, Problems) {
+    let (tree, mut problems) = tree::build(source);
     let Some(mut tree) = tree else {
         return (None, problems);
     };
@@ -60,7 +59,7 @@ pub(crate) fn read_what_can_be<T: DeserializeOwned>(source: &Source) -> (Option<
         if !failure.follows_from_another {
             problems.push(source.problem(failure.at, failure.path(), failure.message.clone()));
         }
-        if problems.len() >= MOST_PROBLEMS {
+        if problems.len() >= MAX_PROBLEMS {
             problems.push(source.whole("there may be more; these come first"));
             return (None, problems);
         }
@@ -72,7 +71,7 @@ pub(crate) fn read_what_can_be<T: DeserializeOwned>(source: &Source) -> (Option<
 }
 
 /// More than anyone fixes in one go; each costs another reading of the file.
-const MOST_PROBLEMS: usize = 50;
+const MAX_PROBLEMS: usize = 50;
 
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,7 @@ struct Sample {
     #[serde(default)]
     on: bool,
     #[serde(default)]
-    mode: Option<Mode>,
+    mode: Option<SampleMode>,
     #[serde(default)]
     items: Vec<Item>,
     #[serde(default)]
@@ -24,7 +24,7 @@ struct Sample {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Mode {
+enum SampleMode {
     Fast,
     Slow,
 }
@@ -43,7 +43,7 @@ fn what_is_right_is_read() {
         "name: x\non: true\nmode: fast\nitems: [{host: a, port: 1}, {host: b}]\nmore: {k: 7}\n";
     let sample: Sample = read(&Source::new("f", text)).unwrap();
     assert_eq!((sample.name.as_str(), sample.on), ("x", true));
-    assert!(matches!(sample.mode, Some(Mode::Fast)));
+    assert!(matches!(sample.mode, Some(SampleMode::Fast)));
     let items: Vec<_> = sample.items.iter().map(|i| (i.host.as_str(), i.port)).collect();
     assert_eq!(items, [("a", Some(1)), ("b", None)]);
     assert_eq!(sample.more["k"], 7);
@@ -52,11 +52,11 @@ fn what_is_right_is_read() {
 #[test]
 fn an_item_knows_its_number_and_whether_it_is_whole() {
     #[derive(Debug, Deserialize)]
-    struct Listed {
+    struct SampleList {
         items: Vec<spanned::Item<Item>>,
     }
     let text = "items:\n  - {host: a, port: 70000}\n  - {port: 1}\n  - {host: c, port: 3}\n";
-    let (listed, problems) = read_what_can_be::<Listed>(&Source::new("f", text));
+    let (listed, problems) = read_partial::<SampleList>(&Source::new("f", text));
     let items: Vec<_> = listed
         .unwrap()
         .items
@@ -202,7 +202,7 @@ fn what_is_expected_is_said_in_plain_words() {
         #[serde(rename = "text")]
         _text: String,
         #[serde(rename = "mode")]
-        mode: Option<Mode>,
+        mode: Option<SampleMode>,
     }
     for (text, message) in [
         ("list: x", "expected a list, found `x`"),

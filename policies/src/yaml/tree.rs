@@ -8,22 +8,22 @@ use std::collections::hash_map::Entry::{Occupied, Vacant};
 
 use granit_parser::{Event, Marker, Parser, ScalarStyle, Span};
 
-use super::MOST_PROBLEMS;
+use super::MAX_PROBLEMS;
 use crate::problems::{At, Problem, Problems, Source, did_you_mean};
 
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct YamlNode {
     pub(super) at: At,
-    pub(super) value: Value,
+    pub(super) value: YamlValue,
 }
 
 #[derive(Debug)]
-pub(super) enum Value {
+pub(super) enum YamlValue {
     Bool(bool),
     Float(f64),
     Integer(i64),
-    List(Vec<Node>),
-    Map(Vec<(Key, Node)>),
+    RuleList(Vec<YamlNode>),
+    Map(Vec<(MapKey, YamlNode)>),
     Null,
     /// A value with a problem, reported already; as if it were not there.
     SetAside,
@@ -31,42 +31,44 @@ pub(super) enum Value {
 }
 
 #[derive(Debug)]
-pub(super) struct Key {
+pub(super) struct MapKey {
     pub(super) at: At,
     pub(super) text: String,
 }
 
 /// One step from a node to a value in it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Step {
+pub(super) enum PathStep {
     Index(usize),
     Key(String),
 }
 
-impl Node {
+impl YamlNode {
     /// Whether nothing in it was set aside.
     pub(super) fn is_whole(&self) -> bool {
         match &self.value {
-            Value::List(items) => items.iter().all(Self::is_whole),
-            Value::Map(entries) => entries.iter().all(|(_, node)| node.is_whole()),
-            Value::SetAside => false,
-            Value::Bool(_) | Value::Float(_) | Value::Integer(_) | Value::Null | Value::Text(_) => {
-                true
-            }
+            YamlValue::RuleList(items) => items.iter().all(Self::is_whole),
+            YamlValue::Map(entries) => entries.iter().all(|(_, node)| node.is_whole()),
+            YamlValue::SetAside => false,
+            YamlValue::Bool(_)
+            | YamlValue::Float(_)
+            | YamlValue::Integer(_)
+            | YamlValue::Null
+            | YamlValue::Text(_) => true,
         }
     }
 
     /// Removes the value at the end of `steps` from what is read. Says whether
     /// it was there to be removed.
-    pub(super) fn set_aside(&mut self, steps: &[Step]) -> bool {
+    pub(super) fn set_aside(&mut self, steps: &[PathStep]) -> bool {
         let Some((step, rest)) = steps.split_first() else {
-            let first_time = !matches!(self.value, Value::SetAside);
-            self.value = Value::SetAside;
+            let first_time = !matches!(self.value, YamlValue::SetAside);
+            self.value = YamlValue::SetAside;
             return first_time;
         };
         let next = match (&mut self.value, step) {
-            (Value::List(items), Step::Index(index)) => items.get_mut(*index),
-            (Value::Map(entries), Step::Key(name)) => {
+            (YamlValue::RuleList(items), PathStep::Index(index)) => items.get_mut(*index),
+            (YamlValue::Map(entries), PathStep::Key(name)) => {
                 entries.iter_mut().find(|(key, _)| key.text == *name).map(|(_, node)| node)
             }
             _ => None,
@@ -79,14 +81,16 @@ impl Node {
 ///
 /// There is no tree when the text is not YAML at all; otherwise there is one,
 /// beside the problems that were found while building it.
-pub(super) fn grow(source: &Source) -> (Option<Node>, Problems) {
+pub(super) fn build(source: &Source) -> (Option<YamlNode>, Problems) {
     let mut builder =
-        Builder { source, problems: Problems::default(), open: Vec::new(), root: None };
-    if source.text.len() > LONGEST_TEXT {
+        TreeBuilder { source, problems: Problems::default(), open: Vec::new(), root: None };
+    if source.text.len() > MAX_DOCUMENT_BYTES {
         let size = source.text.len();
-        builder.problems.push(
-            source.whole(format!("the file has {size} bytes; at most {LONGEST_TEXT} are read")),
-        );
+        builder
+            .problems
+            .push(source.whole(format!(
+                "the file has {size} bytes; at most {MAX_DOCUMENT_BYTES} are read"
+            )));
         return (None, builder.problems);
     }
     // The parser skips a byte order mark where it may stand; elsewhere it is text.
@@ -104,46 +108,46 @@ pub(super) fn grow(source: &Source) -> (Option<Node>, Problems) {
             }
         }
     }
-    let root = builder.root.unwrap_or(Node { at: START, value: Value::Null });
-    if matches!(root.value, Value::Null) {
+    let root = builder.root.unwrap_or(YamlNode { at: START, value: YamlValue::Null });
+    if matches!(root.value, YamlValue::Null) {
         builder.problems.push(source.whole("the file is empty"));
         return (None, builder.problems);
     }
     (Some(root), builder.problems)
 }
 
-struct Builder<'s> {
+struct TreeBuilder<'s> {
     source: &'s Source,
     problems: Problems,
-    open: Vec<Open>,
-    root: Option<Node>,
+    open: Vec<OpenCollection>,
+    root: Option<YamlNode>,
 }
 
 /// A list or a mapping whose end has not been seen.
-enum Open {
-    List {
+enum OpenCollection {
+    RuleList {
         at: At,
-        items: Vec<Node>,
+        items: Vec<YamlNode>,
         refused: bool,
     },
     Map {
         at: At,
-        entries: Vec<(Key, Node)>,
+        entries: Vec<(MapKey, YamlNode)>,
         /// The line of each key so far.
         seen: HashMap<String, usize>,
-        key: Option<Pending>,
+        key: Option<PendingKey>,
         refused: bool,
     },
 }
 
 /// A key whose value has not been seen.
-enum Pending {
-    Key(Key),
+enum PendingKey {
+    Key(MapKey),
     /// Reported already, or not worth a report of its own.
     Unusable,
 }
 
-impl Builder<'_> {
+impl TreeBuilder<'_> {
     /// Takes one event. False when reading must stop.
     fn take(&mut self, event: Event<'_>, span: Span) -> bool {
         let at = place(&span.start, &span.end);
@@ -151,21 +155,21 @@ impl Builder<'_> {
             Event::Scalar(text, style, anchor, tag) => {
                 let refused = self.refuse_extras(at, anchor != 0, tag.is_some());
                 let value = if refused {
-                    Value::SetAside
+                    YamlValue::SetAside
                 } else if style == ScalarStyle::Plain {
                     plain(&text)
                 } else {
-                    Value::Text(text.into_owned())
+                    YamlValue::Text(text.into_owned())
                 };
-                self.place_node(Node { at, value });
+                self.place_node(YamlNode { at, value });
             }
             Event::SequenceStart(_, anchor, tag) => {
                 let refused = self.refuse_extras(at, anchor != 0, tag.is_some());
-                self.open.push(Open::List { at, items: Vec::new(), refused });
+                self.open.push(OpenCollection::RuleList { at, items: Vec::new(), refused });
             }
             Event::MappingStart(_, anchor, tag) => {
                 let refused = self.refuse_extras(at, anchor != 0, tag.is_some());
-                self.open.push(Open::Map {
+                self.open.push(OpenCollection::Map {
                     at,
                     entries: Vec::new(),
                     seen: HashMap::new(),
@@ -176,7 +180,7 @@ impl Builder<'_> {
             Event::SequenceEnd | Event::MappingEnd => self.close(),
             Event::Alias(_) => {
                 self.problem(at, "aliases (`*name`) are not read; write the value out");
-                self.place_node(Node { at, value: Value::SetAside });
+                self.place_node(YamlNode { at, value: YamlValue::SetAside });
             }
             Event::DocumentStart(..) if self.root.is_some() => {
                 self.problem(at, "a second document starts here; write one document per file");
@@ -185,11 +189,11 @@ impl Builder<'_> {
             // Everything else is the frame around the document.
             _ => {}
         }
-        if self.problems.len() >= MOST_PROBLEMS {
+        if self.problems.len() >= MAX_PROBLEMS {
             return false;
         }
-        if self.open.len() > DEEPEST {
-            self.problem(at, &format!("nested deeper than {DEEPEST} levels"));
+        if self.open.len() > MAX_NESTING {
+            self.problem(at, &format!("nested deeper than {MAX_NESTING} levels"));
             return false;
         }
         true
@@ -197,14 +201,14 @@ impl Builder<'_> {
 
     fn close(&mut self) {
         let node = match self.open.pop() {
-            Some(Open::List { at, items, refused: false }) => {
-                Node { at, value: Value::List(items) }
+            Some(OpenCollection::RuleList { at, items, refused: false }) => {
+                YamlNode { at, value: YamlValue::RuleList(items) }
             }
-            Some(Open::Map { at, entries, refused: false, .. }) => {
-                Node { at, value: Value::Map(entries) }
+            Some(OpenCollection::Map { at, entries, refused: false, .. }) => {
+                YamlNode { at, value: YamlValue::Map(entries) }
             }
-            Some(Open::List { at, .. } | Open::Map { at, .. }) => {
-                Node { at, value: Value::SetAside }
+            Some(OpenCollection::RuleList { at, .. } | OpenCollection::Map { at, .. }) => {
+                YamlNode { at, value: YamlValue::SetAside }
             }
             None => return,
         };
@@ -213,11 +217,11 @@ impl Builder<'_> {
 
     /// Puts a finished node where it belongs: key or value of a mapping, item
     /// of a list, or the root.
-    fn place_node(&mut self, node: Node) {
+    fn place_node(&mut self, node: YamlNode) {
         match self.open.last_mut() {
             None => self.root = Some(node),
-            Some(Open::List { items, .. }) => items.push(node),
-            Some(Open::Map { entries, seen, key, .. }) => match key.take() {
+            Some(OpenCollection::RuleList { items, .. }) => items.push(node),
+            Some(OpenCollection::Map { entries, seen, key, .. }) => match key.take() {
                 None => {
                     let (pending, fault) = as_key(node);
                     *key = Some(pending);
@@ -226,8 +230,8 @@ impl Builder<'_> {
                     }
                 }
                 // The value goes with its key.
-                Some(Pending::Unusable) => {}
-                Some(Pending::Key(key)) => match seen.entry(key.text.clone()) {
+                Some(PendingKey::Unusable) => {}
+                Some(PendingKey::Key(key)) => match seen.entry(key.text.clone()) {
                     Vacant(place) => {
                         place.insert(key.at.line);
                         entries.push((key, node));
@@ -265,13 +269,15 @@ impl Builder<'_> {
     }
 
     fn path(&self) -> String {
-        let steps: Vec<Step> = self
+        let steps: Vec<PathStep> = self
             .open
             .iter()
             .filter_map(|open| match open {
-                Open::List { items, .. } => Some(Step::Index(items.len())),
-                Open::Map { key: Some(Pending::Key(key)), .. } => Some(Step::Key(key.text.clone())),
-                Open::Map { .. } => None,
+                OpenCollection::RuleList { items, .. } => Some(PathStep::Index(items.len())),
+                OpenCollection::Map { key: Some(PendingKey::Key(key)), .. } => {
+                    Some(PathStep::Key(key.text.clone()))
+                }
+                OpenCollection::Map { .. } => None,
             })
             .collect();
         written(&steps)
@@ -279,26 +285,28 @@ impl Builder<'_> {
 }
 
 /// A node where a key stands, and what is wrong with it as a key.
-fn as_key(node: Node) -> (Pending, Option<(At, &'static str)>) {
+fn as_key(node: YamlNode) -> (PendingKey, Option<(At, &'static str)>) {
     let at = node.at;
     let fault = match node.value {
-        Value::Text(text) if text != "<<" => return (Pending::Key(Key { at, text }), None),
-        Value::SetAside => return (Pending::Unusable, None),
-        Value::Text(_) => "merge keys (`<<`) are not read; write the fields out",
-        Value::Null => "a key is missing before `:`",
+        YamlValue::Text(text) if text != "<<" => {
+            return (PendingKey::Key(MapKey { at, text }), None);
+        }
+        YamlValue::SetAside => return (PendingKey::Unusable, None),
+        YamlValue::Text(_) => "merge keys (`<<`) are not read; write the fields out",
+        YamlValue::Null => "a key is missing before `:`",
         _ => "a key must be text; put it in quotes if it looks like a number",
     };
-    (Pending::Unusable, Some((at, fault)))
+    (PendingKey::Unusable, Some((at, fault)))
 }
 
 /// Steps as people write them: `net.allow[2].host`.
-pub(super) fn written(steps: &[Step]) -> String {
+pub(super) fn written(steps: &[PathStep]) -> String {
     let mut path = String::new();
     for step in steps {
         match step {
-            Step::Index(index) => path.push_str(&format!("[{index}]")),
-            Step::Key(key) if path.is_empty() => path.push_str(key),
-            Step::Key(key) => path.push_str(&format!(".{key}")),
+            PathStep::Index(index) => path.push_str(&format!("[{index}]")),
+            PathStep::Key(key) if path.is_empty() => path.push_str(key),
+            PathStep::Key(key) => path.push_str(&format!(".{key}")),
         }
     }
     path
@@ -306,11 +314,11 @@ pub(super) fn written(steps: &[Step]) -> String {
 
 /// What a plain scalar means in YAML's core schema, less its other booleans
 /// and numbers in bases that look like something else.
-fn plain(text: &str) -> Value {
+fn plain(text: &str) -> YamlValue {
     match text {
-        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
-        "true" => return Value::Bool(true),
-        "false" => return Value::Bool(false),
+        "" | "~" | "null" | "Null" | "NULL" => return YamlValue::Null,
+        "true" => return YamlValue::Bool(true),
+        "false" => return YamlValue::Bool(false),
         _ => {}
     }
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -320,15 +328,15 @@ fn plain(text: &str) -> Value {
             .all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'-' | b'+'));
     if numeric {
         if let Ok(number) = text.parse::<i64>() {
-            return Value::Integer(number);
+            return YamlValue::Integer(number);
         }
         if let Ok(number) = text.parse::<f64>()
             && number.is_finite()
         {
-            return Value::Float(number);
+            return YamlValue::Float(number);
         }
     }
-    Value::Text(text.to_owned())
+    YamlValue::Text(text.to_owned())
 }
 
 /// What to say of a word that stands where a boolean should.
@@ -349,7 +357,7 @@ fn place(start: &Marker, end: &Marker) -> At {
 const START: At = At { line: 1, column: 1, width: 1 };
 
 /// A policy of five thousand rules takes about half a mebibyte.
-const LONGEST_TEXT: usize = 4 << 20;
+const MAX_DOCUMENT_BYTES: usize = 4 << 20;
 
 /// No document of ours is deeper than eight.
-const DEEPEST: usize = 24;
+const MAX_NESTING: usize = 24;

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::MetadataExt as _;
 
-use tests::boxes::Place;
+use tests::boxes::BackendKind;
 use tests::control::Control;
 use tokio::runtime::Runtime;
 
@@ -162,7 +162,7 @@ fn what_a_person_approved_is_out_of_a_sandboxs_reach() {
         let ran = person.sluice(&["run", "--", "sh", "-c", &script]);
         assert_eq!(ran.stdout, "done\n", "{}", ran.stderr);
         // A workspace that held it would not be writable.
-        if person.backend() == Place::Namespaces {
+        if person.backend() == BackendKind::Namespaces {
             let state = approved.parent().unwrap();
             let policy = any_mode(&person, "");
             let words = ["run", "--policy", &policy, "-w", state.to_str().unwrap(), "--", "true"];

@@ -1,6 +1,8 @@
 //! Credentials that a person has at hand: what a run gets of them, and what its
 //! evidence does not.
 
+use tests::CommandDeadline as _;
+
 use super::*;
 
 /// One for each way of making a sandbox that this machine has.
@@ -16,7 +18,8 @@ fn no_value_of_a_variable_is_in_the_evidence() {
         let ran = person.sluice(&["run", "-e", variable, "--", "sh", "-c", length]);
         assert_eq!(ran.stdout, "14\n", "{}", ran.stderr);
         let folder = person.evidence().unwrap();
-        let found = Command::new("grep").args(["-r", "hunter2"]).arg(&folder).output().unwrap();
+        let found =
+            Command::new("grep").args(["-r", "hunter2"]).arg(&folder).output_in_time().unwrap();
         assert_eq!(String::from_utf8_lossy(&found.stdout), "");
         let record = fs::read_to_string(folder.join("run.json")).unwrap();
         assert!(record.contains("hmac_sha256"), "{record}");
@@ -104,7 +107,8 @@ fn what_a_run_made_in_the_place_of_a_hidden_file_does_not_go_over_it() {
             let kept = fs::read_to_string(person.project().join(path)).unwrap();
             assert_eq!(kept, "TOKEN=hunter2-canary\n");
             let folder = person.evidence().unwrap();
-            let found = Command::new("grep").args(["-r", "hunter2"]).arg(&folder).output().unwrap();
+            let found =
+                Command::new("grep").args(["-r", "hunter2"]).arg(&folder).output_in_time().unwrap();
             assert_eq!(String::from_utf8_lossy(&found.stdout), "");
         }
     }

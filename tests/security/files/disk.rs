@@ -1,5 +1,7 @@
 //! Writing without end ends, by name, and the host keeps its space.
 
+use tests::CommandDeadline as _;
+
 use super::*;
 
 /// A person whose project the sandbox's user may write to.
@@ -14,7 +16,7 @@ fn left(person: &Person) -> u64 {
     let run = person.evidence().unwrap().file_name().unwrap().to_owned();
     let state = person.project().parent().unwrap().join("state/sluice");
     let upper = state.join("scratch").join(run).join("upper");
-    let du = Command::new("du").args(["-s", "-B1"]).arg(&upper).output().unwrap();
+    let du = Command::new("du").args(["-s", "-B1"]).arg(&upper).output_in_time().unwrap();
     let text = String::from_utf8_lossy(&du.stdout).into_owned();
     text.split_whitespace().next().unwrap().parse().unwrap()
 }

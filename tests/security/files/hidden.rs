@@ -1,5 +1,7 @@
 //! What `fs.deny` names cannot be read, by whatever way.
 
+use tests::ChildDeadline as _;
+
 use super::*;
 
 const SECRET: &str = "hunter2-canary";
@@ -74,7 +76,7 @@ fn a_secret_that_the_host_adds_later_under_its_plain_name_stays_hidden() {
         fs::read_to_string(person.evidence().unwrap().join("transcript.cast")).unwrap();
     assert!(!transcript.contains("hunter2"), "{transcript}");
     assert!(transcript.contains("mine"), "what it makes itself is its own: {transcript}");
-    running.child.wait().unwrap();
+    running.child.wait_in_time().unwrap();
     // And never goes over the host's.
     let run = running.run();
     assert_eq!(person.sluice(&["apply", &run]).code, 1);

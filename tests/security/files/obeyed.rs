@@ -1,6 +1,8 @@
 //! What a run leaves for the tools of the host: nothing comes home that runs by
 //! itself.
 
+use tests::CommandDeadline as _;
+
 use super::*;
 
 /// Makes everything that a tool would obey, under harmless names too.
@@ -46,7 +48,9 @@ fn a_bare_repository_under_a_harmless_name_runs_nothing() {
         assert!(!person.project().join(obeyed).exists(), "{obeyed}: {}", partial.stderr);
         assert!(partial.stderr.contains(obeyed), "{obeyed}: {}", partial.stderr);
     }
-    let status =
-        Command::new("git").arg("status").current_dir(person.project().join("data")).output();
+    let status = Command::new("git")
+        .arg("status")
+        .current_dir(person.project().join("data"))
+        .output_in_time();
     assert!(!canary.exists(), "git ran what the sandbox wrote: {status:?}");
 }

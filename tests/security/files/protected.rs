@@ -1,5 +1,7 @@
 //! What people's tools obey cannot be written, and nothing of it runs here.
 
+use tests::CommandDeadline as _;
+
 use super::*;
 
 /// A project with every kind of repository, and a trap in each.
@@ -113,6 +115,7 @@ fn a_run_cannot_write_the_policy_of_the_next_one() {
 /// Every file of a tree with its content.
 fn tree(root: &Path) -> Vec<String> {
     let script = "find . -type f -printf '%p %m %u ' -exec cksum {} \\; | sort";
-    let output = Command::new("sh").args(["-c", script]).current_dir(root).output().unwrap();
+    let output =
+        Command::new("sh").args(["-c", script]).current_dir(root).output_in_time().unwrap();
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }

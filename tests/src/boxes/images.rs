@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use super::docker;
 use crate::available::is_installed;
+use crate::deadline::CommandDeadline as _;
 
 /// As an image of Docker's.
 pub fn image() -> Option<&'static str> {
@@ -50,7 +51,7 @@ fn follow(recipe: &str) -> Option<()> {
     if !is_installed("busybox") {
         return None;
     }
-    let made = Command::new("sh").args(["-c", recipe]).output().unwrap();
+    let made = Command::new("sh").args(["-c", recipe]).output_in_time().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     Some(())
 }

@@ -14,6 +14,7 @@ use std::sync::{Mutex, OnceLock};
 
 use super::images::FILL;
 use crate::available::{is_installed, skip};
+use crate::deadline::CommandDeadline as _;
 
 /// Who uses Podman here.
 #[derive(Clone, Debug)]
@@ -30,7 +31,11 @@ pub fn user() -> Option<&'static User> {
     let user = USER.get_or_init(|| {
         let user = find()?;
         let works = is_installed("podman")
-            && user.command("podman").arg("info").output().is_ok_and(|out| out.status.success());
+            && user
+                .command("podman")
+                .arg("info")
+                .output_in_time()
+                .is_ok_and(|out| out.status.success());
         works.then_some(user)
     });
     if user.is_none() {
@@ -42,7 +47,7 @@ pub fn user() -> Option<&'static User> {
 fn find() -> Option<User> {
     let me = rustix::process::geteuid();
     let name = if me.is_root() { "sluice-test".to_owned() } else { me.as_raw().to_string() };
-    let known = Command::new("getent").args(["passwd", &name]).output().ok()?;
+    let known = Command::new("getent").args(["passwd", &name]).output_in_time().ok()?;
     let known = String::from_utf8(known.stdout).ok()?;
     let fields: Vec<&str> = known.trim().split(':').collect();
     let [_, _, uid, gid, _, home, _] = fields[..] else { return None };
@@ -80,7 +85,7 @@ impl User {
 
     /// `podman` with these arguments; what it printed.
     pub fn podman(&self, arguments: &[&str]) -> String {
-        let output = self.command("podman").args(arguments).output().unwrap();
+        let output = self.command("podman").args(arguments).output_in_time().unwrap();
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
@@ -103,7 +108,7 @@ impl User {
         static REACHED: Mutex<BTreeMap<&str, &str>> = Mutex::new(BTreeMap::new());
         let mut reached = REACHED.lock().unwrap();
         reached.entry(program).or_insert_with(|| {
-            let reachable = self.command("test").args(["-x", program]).status();
+            let reachable = self.command("test").args(["-x", program]).status_in_time();
             if reachable.unwrap().success() { program } else { public(program) }
         })
     }
@@ -129,7 +134,8 @@ pub fn image() -> Option<&'static str> {
     static MADE: OnceLock<bool> = OnceLock::new();
     let user = user()?;
     let made = *MADE.get_or_init(|| {
-        let known = user.command("podman").args(["image", "exists", IMAGE]).status().unwrap();
+        let known =
+            user.command("podman").args(["image", "exists", IMAGE]).status_in_time().unwrap();
         known.success() || (is_installed("busybox") && import(user))
     });
     made.then_some(IMAGE)
@@ -140,7 +146,7 @@ fn import(user: &User) -> bool {
         "set -eu; cd \"$(mktemp -d)\"; {FILL}
          tar c . | podman import - {IMAGE}; rm -rf \"$PWD\""
     );
-    let made = user.command("sh").args(["-c", &script]).output().unwrap();
+    let made = user.command("sh").args(["-c", &script]).output_in_time().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     true
 }

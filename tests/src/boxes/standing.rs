@@ -5,13 +5,14 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Person, Place, docker, podman, wait_for};
+use super::{BackendKind, Person, docker, podman, wait_for};
+use crate::deadline::CommandDeadline as _;
 
 impl Person {
     /// Where this person's gateways see the machine they run on.
     pub fn host(&self) -> String {
         match self.backend {
-            Place::Docker | Place::DockerGroup => {
+            BackendKind::Docker | BackendKind::DockerGroup => {
                 // The gateways' network is made with the first of them.
                 let policy = self.policy("version: 1\nnet: {enabled: true}\n");
                 assert_eq!(self.shell(&["--policy", &policy], "true").code, 0);
@@ -19,10 +20,11 @@ impl Person {
                 let subnet = docker(&["network", "inspect", "sluice-egress", "--format", format]);
                 subnet.replace(".0/24", ".1")
             }
-            Place::Namespaces | Place::Unprivileged => "127.0.0.1".to_owned(),
+            BackendKind::Namespaces | BackendKind::Unprivileged => "127.0.0.1".to_owned(),
             // Through a process of this user's, so as this machine sees itself.
-            Place::Podman => {
-                let route = Command::new("ip").args(["-4", "route", "get", "192.0.2.1"]).output();
+            BackendKind::Podman => {
+                let route =
+                    Command::new("ip").args(["-4", "route", "get", "192.0.2.1"]).output_in_time();
                 let route = String::from_utf8_lossy(&route.unwrap().stdout).into_owned();
                 let mut words = route.split_whitespace().skip_while(|word| *word != "src");
                 words.nth(1).unwrap().to_owned()
@@ -43,7 +45,7 @@ impl Person {
             return [containers, networks, volumes].concat();
         }
         let name = format!("sluice-{run}");
-        let groups = Command::new("find").args(["/sys/fs/cgroup", "-name", &name]).output();
+        let groups = Command::new("find").args(["/sys/fs/cgroup", "-name", &name]).output_in_time();
         let groups = String::from_utf8_lossy(&groups.unwrap().stdout).into_owned();
         let folder = self.runtime().join(run);
         let folder = if folder.exists() { folder.display().to_string() } else { String::new() };
@@ -79,9 +81,9 @@ impl Person {
     /// What this person's engine says to these words; nothing without an engine.
     fn engine(&self, words: &[&str]) -> Option<String> {
         match self.backend {
-            Place::Docker | Place::DockerGroup => Some(docker(words)),
-            Place::Podman => Some(podman::user().unwrap().podman(words)),
-            Place::Namespaces | Place::Unprivileged => None,
+            BackendKind::Docker | BackendKind::DockerGroup => Some(docker(words)),
+            BackendKind::Podman => Some(podman::user().unwrap().podman(words)),
+            BackendKind::Namespaces | BackendKind::Unprivileged => None,
         }
     }
 

@@ -10,6 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use super::Person;
+use crate::deadline::{ChildDeadline as _, JoinDeadline as _};
 
 /// A `sluice` that has a terminal.
 #[derive(Debug)]
@@ -83,10 +84,10 @@ impl OnTerminal {
             }
             shown
         });
-        let code = self.child.wait().unwrap().code().unwrap_or(-1);
+        let code = self.child.wait_in_time().unwrap().code().unwrap_or(-1);
         // Everything before it has been read when this has.
         rustix::io::write(&self.inside, END).unwrap();
-        let shown = reader.join().unwrap();
+        let shown = reader.join_in_time();
         (String::from_utf8_lossy(&shown).replace("\x04END", ""), code)
     }
 }

@@ -6,10 +6,10 @@ use h2::{RecvStream, SendStream, client};
 use http::{HeaderMap, Request};
 use tokio::task::JoinHandle;
 
+use crate::deadline::within;
 use crate::line::Line;
 use crate::reply::Reply;
 use crate::upstream::listed;
-use crate::within::within;
 
 /// One HTTP/2 connection.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use hickory_proto::rr::{Name, RecordType};
 use tokio::net::UdpSocket;
 
 use super::{Sandbox, open};
-use crate::within::within;
+use crate::deadline::within;
 
 impl Sandbox {
     /// Asks over UDP.

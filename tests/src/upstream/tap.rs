@@ -11,7 +11,7 @@ use super::http1::Received;
 
 /// What one connection brought. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Seen(Arc<Mutex<Inner>>);
+pub struct ReceivedBytes(Arc<Mutex<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -23,7 +23,7 @@ struct Inner {
     ended: bool,
 }
 
-impl Seen {
+impl ReceivedBytes {
     /// The first of the bytes, after TLS.
     pub fn bytes(&self) -> Vec<u8> {
         self.inner().bytes.clone()
@@ -74,11 +74,11 @@ impl Seen {
 /// A stream whose bytes are remembered as they are read.
 pub(super) struct Tap<S> {
     stream: S,
-    seen: Seen,
+    seen: ReceivedBytes,
 }
 
 impl<S> Tap<S> {
-    pub(super) fn new(stream: S, seen: Seen) -> Self {
+    pub(super) fn new(stream: S, seen: ReceivedBytes) -> Self {
         Self { stream, seen }
     }
 }

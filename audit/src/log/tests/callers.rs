@@ -16,15 +16,15 @@ fn unattended<S: Sink + 'static>(
     thread: Option<JoinHandle<()>>,
 ) -> Log {
     let (folder, found) = Folder::open(dir).unwrap();
-    let shared = Arc::new(Shared::new(dir.to_owned(), options));
-    let mut writer = Writer::new(Box::new(wrap(folder)), Arc::clone(&shared), options, &found);
+    let shared = Arc::new(LogState::new(dir.to_owned(), options));
+    let mut writer = LogWriter::new(Box::new(wrap(folder)), Arc::clone(&shared), options, &found);
     writer.start(options, found).unwrap();
-    let inner = Inner { shared, writer: Arc::new(Mutex::new(writer)), thread };
+    let inner = LogHandle { shared, writer: Arc::new(Mutex::new(writer)), thread };
     Log { inner: Arc::new(inner), run: options.run.clone() }
 }
 
 fn hourly() -> Options {
-    Options { sync: Sync::Awaited(Duration::from_secs(3600)), ..Options::new("run-1") }
+    Options { sync: SyncPolicy::Awaited(Duration::from_secs(3600)), ..Options::new("run-1") }
 }
 
 fn one_record(log: &Log) -> Ticket {
@@ -45,7 +45,7 @@ fn the_first_poll_writes_the_record_and_leaves_the_thread_alone() {
     let log = unattended(dir.path(), &hourly(), |folder| folder, None);
     let ticket = one_record(&log);
     assert_eq!(poll_once(&log, ticket), Poll::Ready(Ok(())));
-    assert_eq!(kinds(dir.path()), [Kind::LogStarted, Kind::Request]);
+    assert_eq!(kinds(dir.path()), [EventKind::LogStarted, EventKind::Request]);
     assert!(!was_hurried(&log));
 }
 
@@ -61,7 +61,7 @@ fn a_disk_that_is_slow_or_full_is_left_to_the_thread() {
     log.inner.shared.begin_pause("no room".into());
     assert!(poll_once(&log, ticket).is_pending());
     assert!(was_hurried(&log));
-    assert_eq!(kinds(dir.path()), [Kind::LogStarted]);
+    assert_eq!(kinds(dir.path()), [EventKind::LogStarted]);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_caller_that_panics_while_it_writes_ends_the_log_for_everybody() {
     let ticket = one_record(&log);
     panic::catch_unwind(AssertUnwindSafe(|| poll_once(&log, ticket).is_ready())).unwrap_err();
     let why = log.health().unavailable.unwrap();
-    assert!(matches!(why, Unavailable::Failed { step: Step::Run, .. }), "{why}");
+    assert!(matches!(why, Unavailable::Failed { step: WriterStep::Run, .. }), "{why}");
     assert_eq!(poll_once(&log, ticket), Poll::Ready(Err(why)));
     assert!(was_hurried(&log));
 }
@@ -229,7 +229,7 @@ struct Slow(Folder);
 
 impl Sink for Slow {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        std::thread::sleep(SLOW_WRITE * 4);
+        std::thread::sleep(SLOW_WRITE_TIME * 4);
         self.0.write(bytes)
     }
 

@@ -76,7 +76,7 @@ async fn a_writer_that_panics_leaves_an_unavailable_log() {
         why = log.record_safely(Operator::default()).await.err();
     }
     let why = why.unwrap();
-    assert!(matches!(why, Unavailable::Failed { step: Step::Run, .. }), "{why}");
+    assert!(matches!(why, Unavailable::Failed { step: WriterStep::Run, .. }), "{why}");
     assert_eq!(log.begin(Request::default()).unwrap_err(), why);
     assert!(log.health().unwritten > 0);
 }
@@ -108,7 +108,7 @@ fn a_log_that_a_full_disk_ended_is_continued_when_there_is_room() {
 
 #[tokio::test]
 async fn each_policy_syncs_as_it_says() {
-    let count = async |sync: Sync, records: u32| {
+    let count = async |sync: SyncPolicy, records: u32| {
         let dir = private_dir();
         let disk = Disk::with_room_for(u64::MAX);
         let synced = Arc::clone(&disk.synced);
@@ -121,12 +121,12 @@ async fn each_policy_syncs_as_it_says() {
         drop(log);
         (before_the_end, synced.load(Ordering::Relaxed) - 1 - before_the_end)
     };
-    assert_eq!(count(Sync::EachBatch, 5).await, (5, 0));
-    assert_eq!(count(Sync::Never, 5).await, (0, 1), "once, at the end");
-    assert_eq!(count(Sync::Interval(Duration::from_secs(3600)), 5).await, (0, 1));
-    assert_eq!(count(Sync::Interval(Duration::ZERO), 5).await, (5, 0));
+    assert_eq!(count(SyncPolicy::EachBatch, 5).await, (5, 0));
+    assert_eq!(count(SyncPolicy::Never, 5).await, (0, 1), "once, at the end");
+    assert_eq!(count(SyncPolicy::Interval(Duration::from_secs(3600)), 5).await, (0, 1));
+    assert_eq!(count(SyncPolicy::Interval(Duration::ZERO), 5).await, (5, 0));
     let hour = Duration::from_secs(3600);
-    assert_eq!(count(Sync::Awaited(hour), 5).await, (5, 0), "each was waited for");
+    assert_eq!(count(SyncPolicy::Awaited(hour), 5).await, (5, 0), "each was waited for");
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn what_nobody_waits_for_is_synced_with_what_somebody_does() {
     let dir = private_dir();
     let disk = Disk::with_room_for(u64::MAX);
     let synced = Arc::clone(&disk.synced);
-    let sync = Sync::Awaited(Duration::from_secs(3600));
+    let sync = SyncPolicy::Awaited(Duration::from_secs(3600));
     let options = Options { sync, ..Options::new("run-1") };
     let (log, _) = Log::open_through(dir.path(), options, disk.wrap()).unwrap();
     let before = synced.load(Ordering::Relaxed);
@@ -154,7 +154,7 @@ async fn an_interval_ends_without_another_record() {
     let dir = private_dir();
     let disk = Disk::with_room_for(u64::MAX);
     let synced = Arc::clone(&disk.synced);
-    let sync = Sync::Interval(Duration::from_millis(1));
+    let sync = SyncPolicy::Interval(Duration::from_millis(1));
     let options = Options { sync, ..Options::new("run-1") };
     let (log, _) = Log::open_through(dir.path(), options, disk.wrap()).unwrap();
     let before = synced.load(Ordering::Relaxed);

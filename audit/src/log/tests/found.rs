@@ -29,7 +29,13 @@ fn a_torn_last_line_is_cut_and_reported_in_the_log() {
     let events = events(dir.path());
     assert_eq!(
         kinds(dir.path()),
-        [Kind::LogStarted, Kind::Operator, Kind::LogStarted, Kind::Recovered, Kind::LogClosed,]
+        [
+            EventKind::LogStarted,
+            EventKind::Operator,
+            EventKind::LogStarted,
+            EventKind::Recovered,
+            EventKind::LogClosed,
+        ]
     );
     assert_eq!(events[3].what, What::Recovered(recovered));
 
@@ -92,7 +98,7 @@ fn what_a_log_says_of_itself_is_so() {
 #[test]
 fn a_log_that_has_its_size_says_which_and_how_much_it_has() {
     let dir = private_dir();
-    let options = Options { most_bytes: 100, ..Options::new("run-1") };
+    let options = Options { max_bytes: 100, ..Options::new("run-1") };
     let (log, _) = Log::open(dir.path(), options).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(log.record_safely(Operator::default())).unwrap();
@@ -148,7 +154,10 @@ fn a_crash_between_two_segments_is_continued() {
         let (log, opening) = Log::open(dir.path(), Options::new("run-1")).unwrap();
         assert_eq!(opening.previous.unwrap().head.seq, 1);
         drop(log);
-        assert_eq!(kinds(dir.path()), [Kind::LogStarted, Kind::SegmentStarted, Kind::LogStarted]);
+        assert_eq!(
+            kinds(dir.path()),
+            [EventKind::LogStarted, EventKind::SegmentStarted, EventKind::LogStarted]
+        );
     }
 }
 

@@ -150,7 +150,8 @@ fn a_disk_that_stays_full_is_tried_until_it_has_room() {
 #[tokio::test]
 async fn what_was_waited_for_is_answered_when_there_is_room() {
     let dir = private_dir();
-    let options = Options { sync: Sync::Awaited(Duration::from_secs(3600)), ..Options::new("r") };
+    let options =
+        Options { sync: SyncPolicy::Awaited(Duration::from_secs(3600)), ..Options::new("r") };
     let (log, left) = on_a_disk(dir.path(), 700, options);
     let mut entry = log.begin(Request::default()).unwrap();
     entry.http.path = Some("/".repeat(700).into());
@@ -169,7 +170,13 @@ async fn what_was_waited_for_is_answered_when_there_is_room() {
     assert_eq!(log.close().await.unwrap().seq, 5);
     assert_eq!(
         kinds(dir.path()),
-        [Kind::LogStarted, Kind::Opened, Kind::LogResumed, Kind::Request, Kind::LogClosed]
+        [
+            EventKind::LogStarted,
+            EventKind::Opened,
+            EventKind::LogResumed,
+            EventKind::Request,
+            EventKind::LogClosed
+        ]
     );
 }
 
@@ -233,9 +240,9 @@ fn an_operator_hears_once_that_it_is_full_and_once_that_it_goes_on() {
     let options = Options {
         report: |notice| {
             let said = match notice {
-                Notice::Ended { why, .. } => format!("ended: {why}"),
-                Notice::Paused { folder, why } => format!("{} paused: {why}", folder.display()),
-                Notice::Resumed { refused, .. } => format!("resumed, {refused} refused"),
+                LogNotice::Ended { why, .. } => format!("ended: {why}"),
+                LogNotice::Paused { folder, why } => format!("{} paused: {why}", folder.display()),
+                LogNotice::Resumed { refused, .. } => format!("resumed, {refused} refused"),
             };
             HEARD.lock().unwrap().push(said);
         },
@@ -282,7 +289,7 @@ fn a_disk_that_breaks_is_not_one_that_is_full() {
             .unwrap();
     breaks.store(true, Ordering::SeqCst);
     let (_, why) = fill(&log);
-    assert!(matches!(why, Unavailable::Failed { step: Step::Write, .. }), "{why}");
+    assert!(matches!(why, Unavailable::Failed { step: WriterStep::Write, .. }), "{why}");
     breaks.store(false, Ordering::SeqCst);
     assert_eq!(log.close_blocking().unwrap_err(), why, "for good");
 }

@@ -45,7 +45,7 @@ impl Sink for Gated {
 }
 
 fn as_the_gateway() -> Options {
-    Options { sync: Sync::Awaited(Duration::from_secs(3600)), ..Options::new("run-1") }
+    Options { sync: SyncPolicy::Awaited(Duration::from_secs(3600)), ..Options::new("run-1") }
 }
 
 fn poll_once(log: &Log, ticket: Ticket) -> Poll<Result<(), Unavailable>> {
@@ -70,7 +70,7 @@ fn a_closing_record_is_in_the_file_when_the_wait_is_over() {
         let closed = entry.close(Outcome::Relayed);
         runtime.block_on(log.written(closed)).unwrap();
         let last = events(dir.path()).pop().unwrap();
-        assert_eq!((last.id, last.what.kind()), (id, Kind::Request));
+        assert_eq!((last.id, last.what.kind()), (id, EventKind::Request));
     }
     assert_eq!(log.health().unwritten, 0);
 }
@@ -116,7 +116,7 @@ fn nothing_is_written_before_it_is_and_everybody_is_woken_after() {
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(Arc::clone(&woken));
     assert!(log.poll_written(second, &mut Context::from_waker(&waker)).is_pending());
-    assert_eq!(kinds(dir.path()), [Kind::LogStarted, Kind::Request]);
+    assert_eq!(kinds(dir.path()), [EventKind::LogStarted, EventKind::Request]);
     gate.set(false);
     writing.join().unwrap().unwrap();
     // Whoever has the writer, that caller or the thread, writes for those who came
@@ -127,7 +127,7 @@ fn nothing_is_written_before_it_is_and_everybody_is_woken_after() {
         thread::yield_now();
     }
     assert!(log.inner.shared.queue.is_written(second));
-    let all = [Kind::LogStarted, Kind::Request, Kind::Request, Kind::Request];
+    let all = [EventKind::LogStarted, EventKind::Request, EventKind::Request, EventKind::Request];
     assert_eq!(kinds(dir.path()), all);
 }
 
@@ -158,7 +158,7 @@ fn many_threads_that_wait_each_find_their_record_written() {
         worker.join().unwrap();
     }
     log.close_blocking().unwrap();
-    let requests = kinds(dir.path()).iter().filter(|kind| **kind == Kind::Request).count();
+    let requests = kinds(dir.path()).iter().filter(|kind| **kind == EventKind::Request).count();
     assert_eq!(requests, 4 * EACH);
     assert!(crate::verify(dir.path(), &[]).unwrap().log.unwrap().segments > 2);
 }
@@ -180,8 +180,11 @@ fn a_record_that_will_never_be_written_is_told() {
     let writer = log.clone();
     let panicked = thread::spawn(move || poll_once(&writer, lost)).join();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let told = runtime.block_on(log.written(lost));
-    assert!(matches!(told, Err(Unavailable::Failed { step: Step::Run, .. })), "{told:?}");
+    let describe = runtime.block_on(log.written(lost));
+    assert!(
+        matches!(describe, Err(Unavailable::Failed { step: WriterStep::Run, .. })),
+        "{describe:?}"
+    );
     assert!(log.begin(Request::default()).is_err());
     // By the caller, or by the writer's thread if that came first.
     drop(panicked);

@@ -10,13 +10,13 @@ use super::*;
 #[error("{0}")]
 struct Webpki(&'static str);
 
-fn ended_by(err: rustls::Error) -> Option<Refused> {
+fn ended_by(err: rustls::Error) -> Option<HandshakeRefusal> {
     refused(&io::Error::new(io::ErrorKind::InvalidData, err))
 }
 
 fn of_certificate(fault: CertificateError) -> Distrust {
     match ended_by(rustls::Error::InvalidCertificate(fault)) {
-        Some(Refused::Untrusted(why)) => why,
+        Some(HandshakeRefusal::Untrusted(why)) => why,
         other => panic!("{other:?}"),
     }
 }
@@ -75,8 +75,8 @@ fn sha1_is_told_from_other_algorithms_by_its_identifier() {
 
 #[test]
 fn an_upstream_that_shares_nothing_with_us_is_incompatible() {
-    let old = Some(Refused::Incompatible(Incompatibility::OldVersion));
-    let nothing = Some(Refused::Incompatible(Incompatibility::NothingInCommon));
+    let old = Some(HandshakeRefusal::Incompatible(Incompatibility::OldVersion));
+    let nothing = Some(HandshakeRefusal::Incompatible(Incompatibility::NothingInCommon));
     for (err, expected) in [
         (rustls::Error::AlertReceived(AlertDescription::ProtocolVersion), old),
         (rustls::Error::AlertReceived(AlertDescription::HandshakeFailure), nothing),

@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use policies::{AddressClass, HostName};
 
-use super::super::resolve::{Answer, Resolver};
+use super::super::resolve::{Resolver, ResolverFuture};
 use super::super::{Pin, Pins};
 use super::*;
 
 fn dialer(script: &Arc<Script>) -> Dialer {
     let resolver: Arc<dyn Resolver> = Arc::<Script>::clone(script);
-    Dialer::asking(resolver, Settings::default()).unwrap()
+    Dialer::asking(resolver, UpstreamSettings::default()).unwrap()
 }
 
 async fn addresses(
     dialer: &Dialer,
-    reach: &Reach,
+    permit: &RequestPermit,
     written: &str,
 ) -> Result<Vec<String>, DialError> {
     let to = to(written);
-    let way = dialer.way(reach, &to).await?;
-    Ok(way.addresses.iter().map(|address| address.get().to_string()).collect())
+    let route = dialer.route(Permit::Request(permit), &to).await?;
+    Ok(route.addresses.iter().map(|address| address.get().to_string()).collect())
 }
 
 fn class(refused: Result<Vec<String>, DialError>) -> AddressClass {
@@ -58,7 +58,7 @@ async fn a_name_that_leads_to_our_own_side_is_refused_by_address_class() {
         ("2002:a9fe:a9fe::", AddressClass::Metadata),
     ] {
         let script = Script::new().then("allowed.test", &[address]);
-        let refused = addresses(&dialer(&script), &Reach::public(), "allowed.test:443").await;
+        let refused = addresses(&dialer(&script), &public(), "allowed.test:443").await;
         assert_eq!(class(refused), expected, "{address}");
         assert_eq!(script.asked(), ["allowed.test"], "{address}");
     }
@@ -71,11 +71,11 @@ async fn a_name_that_changes_its_mind_is_judged_each_time_and_asked_once_each_ti
         Script::new().then("rebind.test", &["93.184.216.34"]).then("rebind.test", &["127.0.0.1"]);
     let dialer = dialer(&script);
 
-    let first = addresses(&dialer, &Reach::public(), "rebind.test:443").await;
+    let first = addresses(&dialer, &public(), "rebind.test:443").await;
     assert_eq!(first.unwrap(), ["93.184.216.34:443"]);
     assert_eq!(script.asked(), ["rebind.test"]);
 
-    let second = addresses(&dialer, &Reach::public(), "rebind.test:443").await;
+    let second = addresses(&dialer, &public(), "rebind.test:443").await;
     assert_eq!(class(second), AddressClass::Loopback);
     assert_eq!(script.asked(), ["rebind.test", "rebind.test"]);
 }
@@ -88,7 +88,7 @@ async fn of_a_mixed_answer_only_what_passed_is_dialled_in_the_order_given() {
         &["10.0.0.1", "93.184.216.34", "127.0.0.1", "2606:2800:220:1::1", "169.254.169.254"],
     );
     let dialer = dialer(&script);
-    let found = addresses(&dialer, &Reach::public(), "mixed.test:8443").await.unwrap();
+    let found = addresses(&dialer, &public(), "mixed.test:8443").await.unwrap();
     assert_eq!(found, ["93.184.216.34:8443", "[2606:2800:220:1::1]:8443"]);
 }
 
@@ -99,7 +99,7 @@ async fn a_rules_ranges_reach_private_addresses_and_never_the_machine_itself() {
         .then("self.test", &["127.0.0.1"])
         .then("meta.test", &["100.100.100.200"]);
     let dialer = dialer(&script);
-    let wide = reach(&["0.0.0.0/0", "::/0"]);
+    let wide = within(&["0.0.0.0/0", "::/0"]);
 
     assert_eq!(addresses(&dialer, &wide, "db.test:5432").await.unwrap(), ["10.1.2.3:5432"]);
     assert_eq!(class(addresses(&dialer, &wide, "self.test:80").await), AddressClass::Loopback);
@@ -121,15 +121,15 @@ async fn a_literal_is_never_looked_up_and_always_checked() {
         ("127.1:80", AddressClass::Loopback),
         ("[::1]:80", AddressClass::Loopback),
     ] {
-        let refused = addresses(&dialer, &Reach::public(), literal).await;
+        let refused = addresses(&dialer, &public(), literal).await;
         assert_eq!(class(refused), expected, "{literal}");
         // Nor is a kept connection looked for.
         assert!(matches!(
-            dialer.http1_within(&Reach::public(), policies::Scheme::Http, &to(literal)).await,
+            dialer.http1(&public(), policies::Scheme::Http, &to(literal), false).await,
             Err(DialError::Forbidden { .. })
         ));
     }
-    let public = addresses(&dialer, &Reach::public(), "93.184.216.34:80").await;
+    let public = addresses(&dialer, &public(), "93.184.216.34:80").await;
     assert_eq!(public.unwrap(), ["93.184.216.34:80"]);
     assert_eq!(script.asked(), [""; 0]);
 }
@@ -157,13 +157,13 @@ fn a_pin_below_a_name_covers_neither_the_name_nor_a_lookalike() {
 #[tokio::test]
 async fn a_pinned_name_is_never_looked_up() {
     let script = Script::new().then("pinned.test", &["93.184.216.34"]);
-    let mut settings = Settings::default();
+    let mut settings = UpstreamSettings::default();
     let pin = Pin::new("127.0.0.1".parse().unwrap(), Some(8443)).unwrap();
     settings.hosts.add(HostName::parse("pinned.test").unwrap(), pin);
     let resolver: Arc<dyn Resolver> = Arc::<Script>::clone(&script);
     let dialer = Dialer::asking(resolver, settings).unwrap();
 
-    let found = addresses(&dialer, &Reach::public(), "pinned.test:443").await.unwrap();
+    let found = addresses(&dialer, &public(), "pinned.test:443").await.unwrap();
     assert_eq!(found, ["127.0.0.1:8443"]);
     assert_eq!(script.asked(), [""; 0]);
 }
@@ -173,7 +173,7 @@ async fn a_name_without_address_is_an_upstream_failure_not_a_refusal() {
     let script = Script::new().then("empty.test", &[]);
     let dialer = dialer(&script);
     for name in ["empty.test:443", "unknown.test:443"] {
-        let err = addresses(&dialer, &Reach::public(), name).await.unwrap_err();
+        let err = addresses(&dialer, &public(), name).await.unwrap_err();
         assert_eq!((err.status(), err.code()), (502, "upstream_unresolved"), "{name}");
     }
 }
@@ -184,7 +184,7 @@ async fn more_addresses_than_anyone_would_try_are_cut_off() {
         (0..5_000).map(|n| format!("93.184.{}.{}", n / 250, n % 250 + 1)).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let script = Script::new().then("many.test", &many);
-    let found = addresses(&dialer(&script), &Reach::public(), "many.test:443").await.unwrap();
+    let found = addresses(&dialer(&script), &public(), "many.test:443").await.unwrap();
     assert_eq!(found.len(), 16);
 }
 
@@ -193,17 +193,16 @@ async fn more_addresses_than_anyone_would_try_are_cut_off() {
 struct Silent;
 
 impl Resolver for Silent {
-    fn resolve<'a>(&'a self, _: &'a HostName) -> Answer<'a> {
+    fn resolve<'a>(&'a self, _: &'a HostName) -> ResolverFuture<'a> {
         Box::pin(std::future::pending::<Result<Vec<IpAddr>, _>>())
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_resolver_that_never_answers_is_a_timeout() {
-    let dialer = Dialer::asking(Arc::new(Silent), Settings::default()).unwrap();
+    let dialer = Dialer::asking(Arc::new(Silent), UpstreamSettings::default()).unwrap();
     let to = to("slow.test:443");
-    let err =
-        dialer.http1_within(&Reach::public(), policies::Scheme::Https, &to).await.unwrap_err();
+    let err = dialer.http1(&public(), policies::Scheme::Https, &to, false).await.unwrap_err();
     assert_eq!((err.status(), err.code()), (504, "upstream_timeout"));
     assert_eq!(err.to_string(), "slow.test:443 did not answer within 5s");
     assert!(matches!(err, DialError::Timeout { limit, .. } if limit == Duration::from_secs(5)));

@@ -7,7 +7,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::{CertificateError, CipherSuite};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::super::distrust::{Refused, refused};
+use super::super::distrust::{HandshakeRefusal, refused};
 use super::super::tls::cipher_name;
 use super::*;
 
@@ -39,8 +39,7 @@ async fn the_tls_version_of_a_record_is_the_one_that_was_negotiated() {
         let dialer = authority.dialer(&[("allowed.test", server.at)]);
         let to = to("allowed.test:443");
         for resumed in [false, true] {
-            let reach = Reach::public();
-            let mut upstream = dialer.http1_within(&reach, Scheme::Https, &to).await.unwrap();
+            let mut upstream = dialer.http1(&public(), Scheme::Https, &to, false).await.unwrap();
             let mut answer = [0; 3];
             upstream.io().read_exact(&mut answer).await.unwrap();
             let tls = Arc::clone(upstream.facts().tls.as_ref().unwrap());
@@ -59,7 +58,7 @@ fn each_fault_of_a_certificate_has_its_own_reason() {
     let told = |fault: CertificateError| {
         let err = rustls::Error::InvalidCertificate(fault);
         match refused(&std::io::Error::other(err)) {
-            Some(Refused::Untrusted(why)) => why.to_string(),
+            Some(HandshakeRefusal::Untrusted(why)) => why.to_string(),
             other => format!("{other:?}"),
         }
     };

@@ -10,6 +10,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::super::Http2Upstream;
 use super::*;
+use crate::admit::HostPermit;
 
 /// Answers each request with an empty 200; says goodbye after `requests`.
 async fn answer(stream: TlsStream<TcpStream>, requests: usize) {
@@ -31,7 +32,7 @@ async fn http2_server(authority: &TestAuthority, requests: usize) -> TestServer 
 
 async fn get(upstream: &mut Http2Upstream) -> u16 {
     let head = Request::get("https://a.test/").body(()).unwrap();
-    let (response, _) = upstream.send(head, true).unwrap();
+    let (response, _) = upstream.send(&public(), head, true).unwrap();
     response.await.unwrap().status().as_u16()
 }
 
@@ -45,7 +46,7 @@ async fn sixty_four_requests_at_once_share_one_connection() {
             let dialer = Arc::clone(&dialer);
             tokio::spawn(async move {
                 let place = to("a.test:443");
-                let mut upstream = dialer.http2_within(&Reach::public(), &place).await.unwrap();
+                let mut upstream = dialer.http2(Permit::Request(&public()), &place).await.unwrap();
                 get(&mut upstream).await
             })
         })
@@ -63,25 +64,25 @@ async fn after_a_goodbye_the_next_request_gets_another_connection() {
     let dialer = authority.dialer(&[("a.test", server.at)]);
     let place = to("a.test:443");
     for round in 1..=3 {
-        let mut upstream = dialer.http2_within(&Reach::public(), &place).await.unwrap();
+        let mut upstream = dialer.http2(Permit::Request(&public()), &place).await.unwrap();
         assert!(!upstream.facts().reused);
         assert_eq!(get(&mut upstream).await, 200);
         // The goodbye is on its way; requests that cross it are refused unharmed
         // and are the relay's to repeat.
         drop(upstream);
         while server.accepted() == round {
-            let Ok(mut upstream) = dialer.http2_within(&Reach::public(), &place).await else {
+            let Ok(mut upstream) = dialer.http2(Permit::Request(&public()), &place).await else {
                 panic!("cannot dial")
             };
             if !upstream.facts().reused {
                 break;
             }
             let head = Request::get("https://a.test/").body(()).unwrap();
-            if let Ok((response, _)) = upstream.send(head, true) {
+            if let Ok((response, _)) = upstream.send(&public(), head, true) {
                 response.await.ok();
             }
         }
-        dialer.shared.here().forget(|_| false);
+        dialer.shared.here().close_unless(|_| false);
     }
 }
 
@@ -91,9 +92,9 @@ async fn what_an_upstream_speaks_is_found_out_once_and_the_connection_kept() {
     let server = http2_server(&authority, usize::MAX).await;
     let dialer = authority.dialer(&[("a.test", server.at)]);
     let place = to("a.test:443");
-    assert!(dialer.speaks_h2_within(&Reach::public(), &place).await.unwrap());
-    assert!(dialer.speaks_h2_within(&Reach::public(), &place).await.unwrap());
-    let mut upstream = dialer.http2_within(&Reach::public(), &place).await.unwrap();
+    assert!(dialer.speaks_h2(&HostPermit::for_test(Reach::public()), &place).await.unwrap());
+    assert!(dialer.speaks_h2(&HostPermit::for_test(Reach::public()), &place).await.unwrap());
+    let mut upstream = dialer.http2(Permit::Request(&public()), &place).await.unwrap();
     assert!(upstream.facts().reused);
     assert_eq!(get(&mut upstream).await, 200);
     assert_eq!(server.accepted(), 1);
@@ -110,9 +111,9 @@ async fn an_upstream_without_http2_is_asked_once_and_its_connection_kept_for_htt
     .await;
     let dialer = authority.dialer(&[("a.test", server.at)]);
     let place = to("a.test:443");
-    assert!(!dialer.speaks_h2_within(&Reach::public(), &place).await.unwrap());
-    assert!(!dialer.speaks_h2_within(&Reach::public(), &place).await.unwrap());
-    let upstream = dialer.http1_within(&Reach::public(), Scheme::Https, &place).await.unwrap();
+    assert!(!dialer.speaks_h2(&HostPermit::for_test(Reach::public()), &place).await.unwrap());
+    assert!(!dialer.speaks_h2(&HostPermit::for_test(Reach::public()), &place).await.unwrap());
+    let upstream = dialer.http1(&public(), Scheme::Https, &place, false).await.unwrap();
     assert!(upstream.facts().reused);
     assert_eq!(server.accepted(), 1);
 }
@@ -134,14 +135,14 @@ async fn a_full_connection_gets_a_second_one_beside_it() {
     let dialer = authority.dialer(&[("a.test", server.at)]);
     let place = to("a.test:443");
     let mut held = Vec::new();
-    let first = dialer.http2_within(&Reach::public(), &place).await.unwrap();
+    let first = dialer.http2(Permit::Request(&public()), &place).await.unwrap();
     // Its limit is known once its settings have arrived.
     while first.max_streams() != 2 {
         tokio::task::yield_now().await;
     }
     held.push(first);
     for _ in 0..3 {
-        held.push(dialer.http2_within(&Reach::public(), &place).await.unwrap());
+        held.push(dialer.http2(Permit::Request(&public()), &place).await.unwrap());
     }
     assert_eq!(server.accepted(), 2);
     drop(held);

@@ -7,7 +7,7 @@ use policies::Scheme;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::super::pool::{Idle, Place, Pool};
+use super::super::pool::{IdleConnection, Pool, PoolKey};
 use super::super::route::Dialable;
 use super::super::settings::PoolSizes;
 use super::super::{UpstreamFacts, UpstreamStream};
@@ -27,7 +27,7 @@ async fn echo() -> TestServer {
 /// One exchange; says whether the connection had been used before.
 async fn exchange(dialer: &Dialer, destination: &str) -> bool {
     let place = to(destination);
-    let mut upstream = dialer.http1_within(&Reach::public(), Scheme::Http, &place).await.unwrap();
+    let mut upstream = dialer.http1(&public(), Scheme::Http, &place, false).await.unwrap();
     upstream.io().write_all(b"x").await.unwrap();
     upstream.io().read_exact(&mut [0; 1]).await.unwrap();
     let reused = upstream.facts().reused;
@@ -53,7 +53,7 @@ async fn a_connection_that_is_not_given_back_is_closed() {
     let server = echo().await;
     let dialer = TestAuthority::new().dialer(&[("a.test", server.at)]);
     let place = to("a.test:80");
-    drop(dialer.http1_within(&Reach::public(), Scheme::Http, &place).await.unwrap());
+    drop(dialer.http1(&public(), Scheme::Http, &place, false).await.unwrap());
     assert!(!exchange(&dialer, "a.test:80").await);
 }
 
@@ -61,7 +61,7 @@ async fn a_connection_that_is_not_given_back_is_closed() {
 async fn a_connection_the_upstream_closed_is_not_handed_out() {
     let (kept, other) = pair().await;
     let pool = Pool::new(PoolSizes::default());
-    pool.put(place("a.test:80"), idle(kept, "93.184.216.34:80", &Reach::public()));
+    pool.put(place("a.test:80"), idle(kept, "93.184.216.34:80", &public()));
     drop(other);
     until_dropped(&pool, &place("a.test:80")).await;
 }
@@ -72,16 +72,16 @@ async fn a_connection_the_upstream_closed_is_not_handed_out() {
 async fn a_connection_on_which_the_upstream_spoke_out_of_turn_is_not_handed_out() {
     let (kept, mut other) = pair().await;
     let pool = Pool::new(PoolSizes::default());
-    pool.put(place("a.test:80"), idle(kept, "93.184.216.34:80", &Reach::public()));
+    pool.put(place("a.test:80"), idle(kept, "93.184.216.34:80", &public()));
     other.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
     until_dropped(&pool, &place("a.test:80")).await;
 }
 
 /// Takes the connection out and puts it back until what the other end did has
 /// arrived; never ends if the pool does not care.
-async fn until_dropped(pool: &Arc<Pool>, place: &Place) {
+async fn until_dropped(pool: &Arc<Pool>, place: &PoolKey) {
     while pool.len() > 0 {
-        if let Some(taken) = pool.take(&Reach::public(), place) {
+        if let Some(taken) = pool.take(Permit::Request(&public()), place) {
             pool.put(place.clone(), taken);
         }
         tokio::task::yield_now().await;
@@ -91,13 +91,13 @@ async fn until_dropped(pool: &Arc<Pool>, place: &Place) {
 #[tokio::test]
 async fn a_connection_is_not_used_by_a_request_whose_reach_does_not_hold_its_address() {
     let (kept, _other) = pair().await;
-    let office = reach(&["10.0.0.0/8"]);
+    let office = within(&["10.0.0.0/8"]);
     let pool = Pool::new(PoolSizes::default());
     pool.put(place("db.test:80"), idle(kept, "10.0.0.7:80", &office));
 
-    assert!(pool.take(&Reach::public(), &place("db.test:80")).is_none());
-    assert!(pool.take(&reach(&["10.9.0.0/16"]), &place("db.test:80")).is_none());
-    assert!(pool.take(&office, &place("db.test:80")).is_some());
+    assert!(pool.take(Permit::Request(&public()), &place("db.test:80")).is_none());
+    assert!(pool.take(Permit::Request(&within(&["10.9.0.0/16"])), &place("db.test:80")).is_none());
+    assert!(pool.take(Permit::Request(&office), &place("db.test:80")).is_some());
 }
 
 #[tokio::test]
@@ -108,10 +108,10 @@ async fn what_is_kept_is_bounded_per_destination_and_in_all() {
     for destination in ["a.test:80", "a.test:80", "a.test:80", "b.test:80", "c.test:80"] {
         let (kept, other) = pair().await;
         others.push(other);
-        pool.put(place(destination), idle(kept, "93.184.216.34:80", &Reach::public()));
+        pool.put(place(destination), idle(kept, "93.184.216.34:80", &public()));
     }
     assert_eq!(pool.len(), 3);
-    assert!(pool.take(&Reach::public(), &place("c.test:80")).is_none());
+    assert!(pool.take(Permit::Request(&public()), &place("c.test:80")).is_none());
 }
 
 #[tokio::test]
@@ -119,7 +119,7 @@ async fn an_idle_connection_is_closed_even_if_nobody_asks_again() {
     let (kept, mut other) = pair().await;
     let sizes = PoolSizes { idle_timeout: Duration::from_millis(20), ..PoolSizes::default() };
     let pool = Pool::new(sizes);
-    pool.put(place("a.test:80"), idle(kept, "93.184.216.34:80", &Reach::public()));
+    pool.put(place("a.test:80"), idle(kept, "93.184.216.34:80", &public()));
     assert_eq!(pool.len(), 1);
     // Ends when our side was closed, and not before.
     assert_eq!(other.read(&mut [0; 1]).await.unwrap(), 0);
@@ -132,17 +132,17 @@ async fn what_a_new_policy_does_not_know_is_let_go() {
     let dialer = TestAuthority::new().dialer(&[("a.test", server.at), ("b.test", server.at)]);
     exchange(&dialer, "a.test:80").await;
     exchange(&dialer, "b.test:80").await;
-    dialer.forget(|destination| destination.host.to_string() == "b.test");
+    dialer.close_unless(|destination| destination.host.to_string() == "b.test");
     assert!(!exchange(&dialer, "a.test:80").await);
     assert!(exchange(&dialer, "b.test:80").await);
 }
 
-fn place(destination: &str) -> Place {
-    Place { scheme: Scheme::Http, to: to(destination) }
+fn place(destination: &str) -> PoolKey {
+    PoolKey { scheme: Scheme::Http, to: to(destination) }
 }
 
-fn idle(stream: TcpStream, at: &str, reach: &Reach) -> Idle {
-    let at: Dialable = reach.check(at.parse().unwrap()).unwrap().into();
+fn idle(stream: TcpStream, at: &str, permit: &RequestPermit) -> IdleConnection {
+    let at: Dialable = permit.reach().check(at.parse().unwrap()).unwrap().into();
     let facts = UpstreamFacts {
         address: at.get(),
         proxied: false,
@@ -152,7 +152,7 @@ fn idle(stream: TcpStream, at: &str, reach: &Reach) -> Idle {
         connect: Duration::ZERO,
         handshake: Duration::ZERO,
     };
-    Idle::new(UpstreamStream::Plain(stream), at, facts)
+    IdleConnection::new(UpstreamStream::Plain(stream), at, facts)
 }
 
 async fn pair() -> (TcpStream, TcpStream) {

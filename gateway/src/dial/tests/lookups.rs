@@ -11,16 +11,16 @@ use parking_lot::Mutex;
 use policies::HostName;
 use tokio::net::UdpSocket;
 
-use super::super::resolve::{Dns, ResolveError, Resolver as _};
-use super::super::settings::Servers;
+use super::super::resolve::{DnsResolver, ResolveError, Resolver as _};
+use super::super::settings::NameServers;
 
 /// A name server, and the questions it was asked.
-struct NameServer {
+struct ScriptedNameServer {
     at: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl NameServer {
+impl ScriptedNameServer {
     async fn start() -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let server = Self { at: socket.local_addr().unwrap(), asked: Arc::default() };
@@ -35,8 +35,8 @@ impl NameServer {
         server
     }
 
-    fn dns(&self) -> Dns {
-        Dns::new(&Servers::These(vec![self.at]), Duration::from_secs(4)).unwrap()
+    fn dns(&self) -> DnsResolver {
+        DnsResolver::new(&NameServers::These(vec![self.at]), Duration::from_secs(4)).unwrap()
     }
 
     fn asked(&self) -> Vec<String> {
@@ -81,7 +81,7 @@ fn name(written: &str) -> HostName {
 
 #[tokio::test]
 async fn a_name_is_asked_for_as_it_is_and_for_both_families_once() {
-    let server = NameServer::start().await;
+    let server = ScriptedNameServer::start().await;
     let dns = server.dns();
     let found = dns.resolve(&name("both.test")).await.unwrap();
     let expected: [IpAddr; 2] =
@@ -93,14 +93,14 @@ async fn a_name_is_asked_for_as_it_is_and_for_both_families_once() {
 /// D6: an alias is followed, and what it leads to is what is judged.
 #[tokio::test]
 async fn an_alias_yields_the_address_it_leads_to() {
-    let server = NameServer::start().await;
+    let server = ScriptedNameServer::start().await;
     let found = server.dns().resolve(&name("alias.test")).await.unwrap();
     assert_eq!(found, ["169.254.169.254".parse::<IpAddr>().unwrap()]);
 }
 
 #[tokio::test]
 async fn a_name_that_does_not_exist_has_no_address() {
-    let server = NameServer::start().await;
+    let server = ScriptedNameServer::start().await;
     let err = server.dns().resolve(&name("missing.test")).await.unwrap_err();
     assert!(matches!(err, ResolveError::NoAddress), "{err}");
 }

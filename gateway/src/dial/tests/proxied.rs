@@ -48,7 +48,7 @@ fn dialer(script: &Arc<Script>, at: SocketAddr, credentials: Option<&str>) -> Di
     let credentials = credentials.map(|text| Credentials::new(text.into()));
     let proxy = UpstreamProxy { at: to(&at.to_string()), credentials };
     let resolver: Arc<dyn Resolver> = Arc::<Script>::clone(script);
-    let settings = Settings { proxy: Some(proxy), ..Settings::default() };
+    let settings = UpstreamSettings { proxy: Some(proxy), ..UpstreamSettings::default() };
     Dialer::asking(resolver, settings).unwrap()
 }
 
@@ -59,7 +59,7 @@ async fn a_name_goes_to_the_proxy_as_it_is_and_is_not_looked_up_here() {
     let dialer = dialer(&script, server.at, Some("alice:hunter2"));
 
     let place = to("allowed.test:80");
-    let mut upstream = dialer.http1_within(&Reach::public(), Scheme::Http, &place).await.unwrap();
+    let mut upstream = dialer.http1(&public(), Scheme::Http, &place, false).await.unwrap();
     let mut said = [0; 2];
     upstream.io().read_exact(&mut said).await.unwrap();
     assert_eq!(&said, b"hi");
@@ -78,8 +78,7 @@ async fn a_literal_on_our_own_side_is_refused_before_the_proxy_is_asked() {
     let (server, asked) = proxy("HTTP/1.1 200 OK\r\n\r\n").await;
     let dialer = dialer(&Script::new(), server.at, None);
     for literal in ["10.0.0.1:80", "169.254.169.254:80", "[::1]:80"] {
-        let err =
-            dialer.http1_within(&Reach::public(), Scheme::Http, &to(literal)).await.unwrap_err();
+        let err = dialer.http1(&public(), Scheme::Http, &to(literal), false).await.unwrap_err();
         assert_eq!((err.status(), err.code()), (403, "destination_forbidden"), "{literal}");
     }
     assert_eq!((server.accepted(), asked.lock().len()), (0, 0));
@@ -96,7 +95,7 @@ async fn a_proxy_that_says_no_is_an_upstream_failure_that_says_what_it_said() {
         let (server, _) = proxy(answer).await;
         let dialer = dialer(&Script::new(), server.at, None);
         let place = to("allowed.test:443");
-        let err = dialer.http1_within(&Reach::public(), Scheme::Https, &place).await.unwrap_err();
+        let err = dialer.http1(&public(), Scheme::Https, &place, false).await.unwrap_err();
         assert_eq!((err.status(), err.code()), (502, "upstream_proxy_failed"), "{answer}");
         let DialError::UpstreamProxy { source, .. } = err else { panic!("{err}") };
         assert_eq!(source.to_string(), expected);
@@ -110,24 +109,23 @@ async fn a_proxy_whose_head_never_ends_is_cut_off() {
     })
     .await;
     let dialer = dialer(&Script::new(), server.at, None);
-    let err = dialer
-        .http1_within(&Reach::public(), Scheme::Http, &to("allowed.test:80"))
-        .await
-        .unwrap_err();
-    assert!(matches!(err, DialError::UpstreamProxy { source: ProxyError::NotHttp, .. }), "{err}");
+    let err =
+        dialer.http1(&public(), Scheme::Http, &to("allowed.test:80"), false).await.unwrap_err();
+    assert!(
+        matches!(err, DialError::UpstreamProxy { source: ProxyError::NotHttp(_), .. }),
+        "{err}"
+    );
 }
 
 #[tokio::test]
 async fn the_name_of_the_proxy_never_leads_to_a_metadata_address() {
     let script = Script::new().then("proxy.test", &["169.254.169.254"]);
     let proxy = UpstreamProxy { at: to("proxy.test:3128"), credentials: None };
-    let settings = Settings { proxy: Some(proxy), ..Settings::default() };
+    let settings = UpstreamSettings { proxy: Some(proxy), ..UpstreamSettings::default() };
     let resolver: Arc<dyn Resolver> = Arc::<Script>::clone(&script);
     let dialer = Dialer::asking(resolver, settings).unwrap();
-    let err = dialer
-        .http1_within(&Reach::public(), Scheme::Http, &to("allowed.test:80"))
-        .await
-        .unwrap_err();
+    let err =
+        dialer.http1(&public(), Scheme::Http, &to("allowed.test:80"), false).await.unwrap_err();
     assert!(matches!(err, DialError::UpstreamProxy { source: ProxyError::Forbidden, .. }), "{err}");
     assert_eq!(script.asked(), ["proxy.test"]);
 }

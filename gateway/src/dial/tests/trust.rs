@@ -23,7 +23,7 @@ async fn dial(
     })
     .await;
     let dialer = authority.dialer(&[("allowed.test", server.at)]);
-    dialer.http1_within(&Reach::public(), Scheme::Https, &to("allowed.test:443")).await
+    dialer.http1(&public(), Scheme::Https, &to("allowed.test:443"), false).await
 }
 
 fn params(name: &str) -> CertificateParams {
@@ -85,7 +85,7 @@ async fn an_upstream_that_does_not_speak_tls_is_unreachable_not_untrusted() {
     .await;
     let dialer = TestAuthority::new().dialer(&[("allowed.test", server.at)]);
     let to = to("allowed.test:443");
-    let err = dialer.http1_within(&Reach::public(), Scheme::Https, &to).await.unwrap_err();
+    let err = dialer.http1(&public(), Scheme::Https, &to, false).await.unwrap_err();
     assert_eq!((err.status(), err.code()), (502, "upstream_unreachable"), "{err}");
 }
 
@@ -100,7 +100,7 @@ async fn an_upstream_that_never_shakes_hands_is_a_timeout() {
     let mut dialer = authority.dialer(&[("allowed.test", server.at)]);
     dialer.settings.timeouts.handshake = std::time::Duration::from_millis(50);
     let to = to("allowed.test:443");
-    let err = dialer.http1_within(&Reach::public(), Scheme::Https, &to).await.unwrap_err();
+    let err = dialer.http1(&public(), Scheme::Https, &to, false).await.unwrap_err();
     assert_eq!((err.status(), err.code()), (504, "upstream_timeout"), "{err}");
 }
 
@@ -111,6 +111,6 @@ async fn a_closed_port_is_unreachable() {
     drop(listener);
     let dialer = TestAuthority::new().dialer(&[("allowed.test", at)]);
     let to = to("allowed.test:80");
-    let err = dialer.http1_within(&Reach::public(), Scheme::Http, &to).await.unwrap_err();
+    let err = dialer.http1(&public(), Scheme::Http, &to, false).await.unwrap_err();
     assert_eq!((err.status(), err.code()), (502, "upstream_unreachable"), "{err}");
 }

@@ -20,12 +20,12 @@ fn with_edns(mut message: Message) -> Message {
     message
 }
 
-fn answered(message: &Message, blocked: Option<&str>) -> (Message, Reply) {
+fn answered(message: &Message, blocked: Option<&str>) -> (Message, DnsReply) {
     let bytes = message.to_vec().expect("it can be written");
     let reply = match Question::parse(&bytes) {
         Ok(question) => question.answer(US, 5, blocked),
-        Err(NotAQuestion::Refused(reply)) => reply,
-        Err(NotAQuestion::Unanswerable) => panic!("it can be answered"),
+        Err(QuestionError::Refused(reply)) => reply,
+        Err(QuestionError::Unanswerable) => panic!("it can be answered"),
     };
     let read = Message::from_vec(&reply.bytes).expect("the answer can be read");
     assert_eq!(read.metadata.message_type, MessageType::Response);
@@ -129,8 +129,8 @@ fn what_has_no_question_or_two_is_malformed() {
 #[test]
 fn an_answer_is_never_answered() {
     let reply = Message::response(1, OpCode::Query).to_vec().expect("it can be written");
-    assert!(matches!(Question::parse(&reply), Err(NotAQuestion::Unanswerable)));
-    assert!(matches!(Question::parse(b"short"), Err(NotAQuestion::Unanswerable)));
+    assert!(matches!(Question::parse(&reply), Err(QuestionError::Unanswerable)));
+    assert!(matches!(Question::parse(b"short"), Err(QuestionError::Unanswerable)));
 }
 
 #[test]
@@ -158,8 +158,8 @@ proptest! {
                 prop_assert!(!question.name().is_empty());
                 question.answer(US, 5, Some("no_rule"))
             }
-            Err(NotAQuestion::Refused(reply)) => reply,
-            Err(NotAQuestion::Unanswerable) => return Ok(()),
+            Err(QuestionError::Refused(reply)) => reply,
+            Err(QuestionError::Unanswerable) => return Ok(()),
         };
         prop_assert!(reply.bytes.len() <= 512, "{}", reply.bytes.len());
         prop_assert_eq!(reply.bytes.get(..2), bytes.get(..2));
@@ -200,7 +200,7 @@ fn types_that_are_counted_apart_have_their_names() {
 fn an_extension_is_answered_in_the_version_and_size_that_are_spoken_here() {
     let (answer, _) = answered(&with_edns(asked("allowed.test.", RecordType::A)), None);
     let edns = answer.edns.expect("it was offered");
-    assert_eq!((edns.max_payload(), edns.version()), (MOST_PAYLOAD, 0));
+    assert_eq!((edns.max_payload(), edns.version()), (MAX_UDP_PAYLOAD_BYTES, 0));
 
     // A later version is refused, and told which one is spoken. Nothing else has extensions.
     let mut later = asked("allowed.test.", RecordType::A);
@@ -210,7 +210,7 @@ fn an_extension_is_answered_in_the_version_and_size_that_are_spoken_here() {
     let (answer, reply) = answered(&later, None);
     assert_eq!((reply.response, reply.refused), ("BADVERS", true));
     let edns = answer.edns.expect("it says which version");
-    assert_eq!((edns.max_payload(), edns.version()), (MOST_PAYLOAD, 0));
+    assert_eq!((edns.max_payload(), edns.version()), (MAX_UDP_PAYLOAD_BYTES, 0));
     let mut two = asked("allowed.test.", RecordType::A);
     two.add_query(two.queries[0].clone());
     let (answer, reply) = answered(&two, None);

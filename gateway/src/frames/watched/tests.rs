@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use super::*;
 
 const WINDOW: u32 = 1 << 20;
-const PRI: &[u8; PREFACE] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const PRI: &[u8; PREFACE_BYTES] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
@@ -24,7 +24,7 @@ fn head(stream: u32) -> Vec<u8> {
 }
 
 /// Our side of a connection, and what the peer writes to.
-fn connection(opener: Opener) -> (Watched<DuplexStream>, Arc<Watch>, DuplexStream) {
+fn connection(opener: StreamOpener) -> (Watched<DuplexStream>, Arc<FrameWatch>, DuplexStream) {
     let (ours, theirs) = tokio::io::duplex(4 << 20);
     let (watched, watch) = watched(ours, opener, WINDOW);
     (watched, watch, theirs)
@@ -50,11 +50,11 @@ impl std::task::Wake for Woken {
 
 #[tokio::test]
 async fn bytes_that_carry_nothing_are_told_once() {
-    let (mut watched, watch, mut peer) = connection(Opener::Peer);
+    let (mut watched, watch, mut peer) = connection(StreamOpener::Peer);
     peer.write_all(PRI).await.unwrap();
     peer.write_all(&ping()).await.unwrap();
     peer.write_all(&ping()).await.unwrap();
-    let mut read = vec![0; PREFACE + 2 * 17];
+    let mut read = vec![0; PREFACE_BYTES + 2 * 17];
     watched.read_exact(&mut read).await.unwrap();
     assert_eq!(watch.take_overhead(), 34);
     assert_eq!(watch.take_overhead(), 0);
@@ -63,7 +63,7 @@ async fn bytes_that_carry_nothing_are_told_once() {
 
 #[tokio::test]
 async fn a_flood_ends_the_connection_and_says_why() {
-    let (mut watched, watch, mut peer) = connection(Opener::Peer);
+    let (mut watched, watch, mut peer) = connection(StreamOpener::Peer);
     peer.write_all(PRI).await.unwrap();
     peer.write_all(&ping().repeat(20_000)).await.unwrap();
     let mut read = vec![0; 64 << 10];
@@ -80,8 +80,8 @@ async fn a_flood_ends_the_connection_and_says_why() {
 
 #[tokio::test]
 async fn after_many_heads_in_one_read_others_have_a_turn() {
-    for (heads, pauses) in [(HEADS_AT_ONCE, false), (HEADS_AT_ONCE + 1, true)] {
-        let (mut watched, _watch, mut peer) = connection(Opener::Peer);
+    for (heads, pauses) in [(MAX_HEADS_PER_READ, false), (MAX_HEADS_PER_READ + 1, true)] {
+        let (mut watched, _watch, mut peer) = connection(StreamOpener::Peer);
         let opened: Vec<u8> = (0..heads).flat_map(|n| head(2 * n as u32 + 1)).collect();
         peer.write_all(&[PRI, opened.as_slice(), &ping(), &ping()].concat()).await.unwrap();
         let woken = Arc::new(Woken::default());
@@ -150,7 +150,7 @@ async fn what_was_not_written_was_not_said() {
         (1000, [true, true, true]),
     ] {
         let (mut watched, watch) =
-            watched(Socket { takes, ..Socket::default() }, Opener::We, WINDOW);
+            watched(Socket { takes, ..Socket::default() }, StreamOpener::We, WINDOW);
         let slices = parts.each_ref().map(|part| IoSlice::new(part));
         let written = watched.write_vectored(&slices).await.unwrap();
         assert_eq!(written, takes.min(lengths.iter().sum()));
@@ -168,7 +168,8 @@ async fn what_was_not_written_was_not_said() {
 async fn one_write_is_looked_at_as_far_as_it_went() {
     let wire = [PRI.as_slice(), &head(1), &head(3)].concat();
     let takes = wire.len() - head(3).len();
-    let (mut watched, watch) = watched(Socket { takes, ..Socket::default() }, Opener::We, WINDOW);
+    let (mut watched, watch) =
+        watched(Socket { takes, ..Socket::default() }, StreamOpener::We, WINDOW);
     assert_eq!(watched.write(&wire).await.unwrap(), takes);
     assert_eq!(watch.read(&head(1)), Ok(1));
     assert!(watch.read(&head(3)).is_err());
@@ -178,7 +179,7 @@ async fn one_write_is_looked_at_as_far_as_it_went() {
 async fn the_socket_beneath_is_flushed_and_shut() {
     for vectored in [false, true] {
         let socket = Socket { vectored, takes: 1000, ..Socket::default() };
-        let (mut watched, _watch) = watched(socket, Opener::We, WINDOW);
+        let (mut watched, _watch) = watched(socket, StreamOpener::We, WINDOW);
         assert_eq!(watched.is_write_vectored(), vectored);
         watched.flush().await.unwrap();
         assert_eq!((watched.stream.flushed, watched.stream.shut), (1, 0));

@@ -4,7 +4,7 @@ use super::*;
 
 /// Decodes `input` in pieces of `piece` bytes: the data, and what was left over.
 fn decode(input: &[u8], piece: usize) -> Result<(Vec<u8>, usize), ChunkFault> {
-    let mut decoder = Decoder::new();
+    let mut decoder = ChunkDecoder::new();
     let (mut data, mut used) = (Vec::new(), 0);
     let mut known = 0;
     while !decoder.is_done() {
@@ -47,7 +47,7 @@ refused!(data_ended_by_a_line_feed, b"5\r\nhello\n0\r\n\r\n", ChunkFault::DataEn
 refused!(an_extension_with_a_line_feed, b"5;a\nhello\r\n", ChunkFault::Extension);
 refused!(
     an_endless_extension,
-    &[b"5;".as_slice(), &[b'a'; LONGEST_LINE + 1]].concat(),
+    &[b"5;".as_slice(), &[b'a'; MAX_EXTENSION_LINE_BYTES + 1]].concat(),
     ChunkFault::Extension
 );
 refused!(
@@ -79,7 +79,7 @@ fn what_follows_the_end_is_left_alone() {
 
 #[test]
 fn trailers_survive_in_their_order() {
-    let mut decoder = Decoder::new();
+    let mut decoder = ChunkDecoder::new();
     decoder.step(b"0\r\nGrpc-Status: 0\r\nx-b: 1\r\n\r\n").unwrap();
     assert!(decoder.is_done());
     let mut out = Vec::new();
@@ -122,7 +122,7 @@ proptest! {
     /// Nothing that is hostile gets a reading the plain way would not give it.
     #[test]
     fn it_accepts_nothing_the_plain_way_refuses(input in "[0-9a-f;\r\n x]{0,60}", piece in 1usize..70) {
-        let mut decoder = Decoder::new();
+        let mut decoder = ChunkDecoder::new();
         let (mut data, mut used) = (Vec::new(), 0);
         let ok = loop {
             let known = input.len().min(used + piece);
@@ -164,8 +164,8 @@ fn an_extension_may_be_as_long_as_it_may_be() {
         let extension = "a".repeat(length);
         decode(format!("5;{extension}\r\nhello\r\n0\r\n\r\n").as_bytes(), 1000)
     };
-    assert!(with(LONGEST_LINE).is_ok());
-    assert_eq!(with(LONGEST_LINE + 1), Err(ChunkFault::Extension));
+    assert!(with(MAX_EXTENSION_LINE_BYTES).is_ok());
+    assert_eq!(with(MAX_EXTENSION_LINE_BYTES + 1), Err(ChunkFault::Extension));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn extensions_may_outweigh_the_data_by_so_much() {
     let with = |last: usize| {
         let chunk = |extension: usize| format!("1;{}\r\nx\r\n", "a".repeat(extension));
         let each = 129;
-        let chunks = usize::try_from(MOST_EXTENSIONS).unwrap() / (each - 1) - 1;
+        let chunks = usize::try_from(MAX_EXTENSION_BYTES).unwrap() / (each - 1) - 1;
         let body = chunk(each).repeat(chunks) + &chunk(last) + "0\r\n\r\n";
         decode(body.as_bytes(), 1000)
     };
@@ -189,6 +189,6 @@ fn trailers_may_be_as_long_as_they_may_be() {
         let value = "a".repeat(length - "x: \r\n\r\n".len());
         decode(format!("0\r\nx: {value}\r\n\r\n").as_bytes(), 1000)
     };
-    assert!(with(LONGEST_TRAILERS).is_ok());
-    assert_eq!(with(LONGEST_TRAILERS + 1), Err(ChunkFault::Trailers));
+    assert!(with(MAX_TRAILER_BYTES).is_ok());
+    assert_eq!(with(MAX_TRAILER_BYTES + 1), Err(ChunkFault::Trailers));
 }

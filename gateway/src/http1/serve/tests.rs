@@ -18,15 +18,15 @@ async fn wait_for_head(stage: &Stage, io: &mut DuplexStream) -> Result<bool, Ref
     let gateway = &stage.gateway;
     let client = Client::new(([127, 0, 0, 1], 9).into(), WayIn::Proxy);
     let mut record = ConnectionRecord::begin(gateway, client).unwrap();
-    let origin = Origin::each(gateway, &mut record, true);
-    let (mut patience, mut head) = (Patience::new(gateway), RequestHead::default());
-    let (mut inbox, mut buffers) = (Inbox::new(), Buffers::new(0));
-    next_head(io, &mut inbox, &mut head, &mut patience, &origin, &mut buffers).await
+    let source = Destinations::per_request(gateway, &mut record, true);
+    let (mut deadlines, mut head) = (ExchangeDeadlines::new(gateway), RequestHead::default());
+    let (mut inbox, mut buffers) = (Inbox::new(), ExchangeBuffers::new(0));
+    next_head(io, &mut inbox, &mut head, &mut deadlines, &source, &mut buffers).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_connection_may_stay_for_its_time_and_ends_without_a_word() {
-    for idle in [REST / 2, REST, REST * 5] {
+    for idle in [SHRINK_AFTER / 2, SHRINK_AFTER, SHRINK_AFTER * 5] {
         let stage = Stage::with_bounds(ALLOWED_TEST, Bounds { idle, ..Bounds::default() });
         let (mut io, _client) = duplex(64);
         let mut waiting = Box::pin(wait_for_head(&stage, &mut io));
@@ -69,10 +69,11 @@ async fn a_head_may_be_as_long_as_the_limit_and_no_longer() {
         let (mut inbox, mut io) = (Inbox::new(), tokio::io::empty());
         // Whole at once, as it comes from a client with a fast wire.
         inbox.fill(&mut &head[..]).await.unwrap();
-        let mut reading = Reading { io: &mut io, inbox: &mut inbox, searched: 0, longest };
+        let mut reading =
+            HeadWait { io: &mut io, inbox: &mut inbox, search: HeadSearch::new(longest) };
         let read = std::future::poll_fn(|cx| reading.poll_head(cx)).await;
         match fits {
-            true => assert!(matches!(read, Ok(Progress::Head(end)) if end == head.len())),
+            true => assert!(matches!(read, Ok(HeadProgress::Head(end)) if end == head.len())),
             false => {
                 assert!(matches!(read, Err(Refusal::HeadTooLarge { limit }) if limit == longest))
             }
@@ -132,6 +133,6 @@ async fn what_a_refused_client_still_sends_is_read_up_to_a_limit() {
 #[tokio::test]
 async fn a_connection_that_ends_well_says_so() {
     let mut client = Endless::default();
-    end(&mut client).await;
+    close(&mut client).await;
     assert!(client.was_told_the_end);
 }

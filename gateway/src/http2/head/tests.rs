@@ -2,12 +2,12 @@ use policies::HostName;
 
 use super::*;
 
-fn head(uri: &str, fields: &[(&str, &str)]) -> Head {
+fn head(uri: &str, fields: &[(&str, &str)]) -> StreamHead {
     let mut request = HttpRequest::get(uri);
     for (name, value) in fields {
         request = request.header(*name, *value);
     }
-    Head::received(request.body(()).unwrap().into_parts().0)
+    StreamHead::received(request.body(()).unwrap().into_parts().0)
 }
 
 fn all(headers: &dyn Headers) -> Vec<(String, String)> {
@@ -71,7 +71,7 @@ fn the_path_and_the_query_that_were_judged_go_out() {
     ] {
         let url = |path: &str| head(&format!("https://allowed.test{path}"), &[]);
         let (sent, judged) = (url(sent), url(judged));
-        let read = Request::read(&judged.asked(), policies::Scheme::Https, &to, "allowed.test");
+        let read = Request::read(&judged.raw(), policies::Scheme::Https, &to, "allowed.test");
         let told = path_and_query(&sent.0, &read.unwrap());
         assert_eq!(told.as_str(), goes_out);
     }

@@ -29,7 +29,7 @@ static CANCELLED: AtomicUsize = AtomicUsize::new(0);
 
 #[tokio::test]
 async fn a_client_that_cancels_cancels_the_upstream() {
-    let mut world = World::new(&policy(ANY), hang).await;
+    let mut world = Http2World::new(&policy(ANY), hang).await;
     let (response, mut send) = world.open(get("/"), true);
     let mut response = response.await.unwrap();
     assert_eq!(response.body_mut().data().await.unwrap().unwrap(), "begun");
@@ -49,7 +49,7 @@ async fn a_client_that_vanishes_leaves_one_closing_record_per_request() {
         std::future::pending::<()>().await;
         drop(asked);
     }
-    let mut world = World::new(&policy(ANY), never).await;
+    let mut world = Http2World::new(&policy(ANY), never).await;
     let open: Vec<_> = (0..5).map(|_| world.open(get("/"), true)).collect();
     while world.upstream.accepted() == 0 {
         tokio::task::yield_now().await;
@@ -69,7 +69,7 @@ async fn an_upstream_that_breaks_off_reaches_the_client_with_its_own_reason() {
         read_all(&mut request.into_body()).await.unwrap();
         send.send_reset(Reason::ENHANCE_YOUR_CALM);
     }
-    let mut world = World::new(&policy(ANY), break_off).await;
+    let mut world = Http2World::new(&policy(ANY), break_off).await;
     let (response, mut body) = world.open(post("/"), false);
     let mut response = response.await.unwrap();
     assert_eq!(response.body_mut().data().await.unwrap().unwrap(), "half");
@@ -87,7 +87,7 @@ async fn an_upstream_that_answers_early_is_heard_though_it_does_not_read_the_res
         let response = Response::builder().status(413).body(()).unwrap();
         respond.send_response(response, true).unwrap();
     }
-    let mut world = World::new(&policy(ANY), early).await;
+    let mut world = Http2World::new(&policy(ANY), early).await;
     let (response, mut body) = world.open(post("/"), false);
     body.send_data(Bytes::from_static(b"some"), false).unwrap();
     assert_eq!(response.await.unwrap().status(), 413);
@@ -100,10 +100,10 @@ async fn an_upstream_that_answers_early_is_heard_though_it_does_not_read_the_res
 }
 
 /// Counts what it is asked, refuses the first `refusals`, answers the rest.
-async fn refusing(refusals: usize) -> (World, Arc<AtomicUsize>) {
+async fn refusing(refusals: usize) -> (Http2World, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&asked);
-    let world = World::with_upstream(&policy(ANY), Bounds::default(), move |stream| {
+    let world = Http2World::with_upstream(&policy(ANY), Bounds::default(), move |stream| {
         let seen = Arc::clone(&seen);
         async move {
             let Ok(mut connection) = h2::server::handshake(stream).await else { return };
@@ -147,7 +147,7 @@ async fn a_drain_says_goodbye_and_lets_open_streams_finish() {
         read_all(&mut request.into_body()).await.unwrap();
         send.send_data(Bytes::from_static(b"finished"), true).unwrap();
     }
-    let mut world = World::new(&policy(ANY), slow).await;
+    let mut world = Http2World::new(&policy(ANY), slow).await;
     let (response, mut body) = world.open(post("/"), false);
     let mut response = response.await.unwrap();
     world.gateway().drain();
@@ -163,7 +163,7 @@ async fn a_drain_says_goodbye_and_lets_open_streams_finish() {
 
 #[tokio::test]
 async fn a_policy_that_no_longer_allows_a_stream_ends_it_and_its_connection() {
-    let mut world = World::new(&policy(ANY), hang).await;
+    let mut world = Http2World::new(&policy(ANY), hang).await;
     let mut response = world.send(get("/")).await;
     assert_eq!(response.body_mut().data().await.unwrap().unwrap(), "begun");
     let text = policy("other.test");
@@ -184,7 +184,7 @@ async fn a_policy_that_no_longer_allows_a_stream_ends_it_and_its_connection() {
 async fn a_grpc_stream_that_is_cut_off_ends_in_a_status() {
     // Long enough for a busy machine to come to the answer's beginning.
     let bounds = Bounds { idle: Duration::from_millis(500), ..Bounds::default() };
-    let mut world = World::with_bounds(&policy(ANY), bounds, hang).await;
+    let mut world = Http2World::with_bounds(&policy(ANY), bounds, hang).await;
     let mut request = post("/pkg.Service/Method");
     request.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
     let mut response = world.send(request).await;
@@ -199,7 +199,7 @@ async fn a_grpc_stream_that_is_cut_off_ends_in_a_status() {
 async fn a_connection_without_streams_is_closed_after_a_while() {
     // Long enough for a busy machine to answer the only request.
     let bounds = Bounds { idle: Duration::from_millis(500), ..Bounds::default() };
-    let mut world = World::with_bounds(&policy(ANY), bounds, ok).await;
+    let mut world = Http2World::with_bounds(&policy(ANY), bounds, ok).await;
     assert_eq!(world.send(get("/")).await.status(), 200);
     while std::future::poll_fn(|cx| world.client.poll_ready(cx)).await.is_ok() {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -230,7 +230,7 @@ async fn a_client_that_cancels_does_not_wait_for_the_dial() {
 #[tokio::test]
 async fn a_connection_that_asks_nothing_is_closed() {
     let bounds = Bounds { header: Duration::from_millis(50), ..Bounds::default() };
-    let mut world = World::with_bounds(&policy(ANY), bounds, ok).await;
+    let mut world = Http2World::with_bounds(&policy(ANY), bounds, ok).await;
     while std::future::poll_fn(|cx| world.client.poll_ready(cx)).await.is_ok() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

@@ -6,21 +6,21 @@ use proptest::test_runner::TestRunner;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::world::plug_in;
-use super::{World, policy};
+use super::{Http2World, policy};
 use crate::limits::Bounds;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-async fn world() -> World {
+async fn world() -> Http2World {
     let rule = "{host: allowed.test, paths: [/only/this]}";
-    World::with_upstream(&policy(rule), Bounds::default(), |stream| async {
+    Http2World::with_upstream(&policy(rule), Bounds::default(), |stream| async {
         drop(stream);
     })
     .await
 }
 
 /// Says `bytes` and hangs up; returns when the gateway has hung up, too.
-async fn say(world: &World, bytes: &[u8]) {
+async fn say(world: &Http2World, bytes: &[u8]) {
     let (mut client, serving) = plug_in(world.gateway());
     client.write_all(PREFACE).await.unwrap();
     // It may have heard enough before the end.

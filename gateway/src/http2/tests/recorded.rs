@@ -6,7 +6,7 @@ use std::task::Poll;
 use bytes::Bytes;
 use http::{Request, Response};
 
-use super::world::{Asked, World};
+use super::world::{Asked, Http2World};
 
 const POLICY: &str = "version: 1\nname: test\nnet:\n  enabled: true\n  \
     allow: [allowed.test]\n  deny: [{host: allowed.test, paths: [/denied]}]\n";
@@ -33,7 +33,7 @@ fn get(path: &str) -> Request<()> {
 #[tokio::test]
 async fn no_answer_is_sent_while_its_record_cannot_be_written() {
     for path in ["/short", "/long", "/denied"] {
-        let mut world = World::new(POLICY, answer).await;
+        let mut world = Http2World::new(POLICY, answer).await;
         assert_eq!(world.send(get("/first")).await.status(), 200);
         world.stage().requests_are_recorded(1).await;
         world.stage().fill_disk(true);

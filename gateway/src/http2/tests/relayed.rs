@@ -58,7 +58,7 @@ async fn the_upstream_sees_what_was_judged_and_nothing_between_client_and_us() {
         let mut send = respond.send_response(response.body(()).unwrap(), false).unwrap();
         send.send_data(seen.into(), true).unwrap();
     }
-    let mut world = World::new(&policy(ANY), tell).await;
+    let mut world = Http2World::new(&policy(ANY), tell).await;
     let mut request =
         Request::get("https://ALLOWED.test:443/a%7eb/@x%2Fc?q=1&r=%20").body(()).unwrap();
     let headers = request.headers_mut();
@@ -83,7 +83,7 @@ async fn the_upstream_sees_what_was_judged_and_nothing_between_client_and_us() {
 
 #[tokio::test]
 async fn sixty_four_streams_at_once_each_get_their_own_answer_over_one_upstream_connection() {
-    let mut world = World::new(&policy(ANY), echo).await;
+    let mut world = Http2World::new(&policy(ANY), echo).await;
     let mut answers = Vec::new();
     for n in 0..64usize {
         let (response, mut body) = world.open(post(&format!("/{n}")), false);
@@ -104,7 +104,7 @@ async fn sixty_four_streams_at_once_each_get_their_own_answer_over_one_upstream_
 
 #[tokio::test]
 async fn trailers_travel_both_ways_and_the_grpc_status_is_recorded() {
-    let mut world = World::new(&policy(ANY), echo).await;
+    let mut world = Http2World::new(&policy(ANY), echo).await;
     let mut request = post("/pkg.Service/Method");
     request.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
     request.headers_mut().insert("te", "trailers".parse().unwrap());
@@ -125,7 +125,7 @@ async fn trailers_travel_both_ways_and_the_grpc_status_is_recorded() {
 
 #[tokio::test]
 async fn a_conversation_goes_back_and_forth_before_either_side_is_done() {
-    let mut world = World::new(&policy(ANY), echo).await;
+    let mut world = Http2World::new(&policy(ANY), echo).await;
     let (response, mut body) = world.open(post("/chat"), false);
     let mut response = response.await.unwrap();
     for said in ["one", "two", "three"] {
@@ -140,7 +140,7 @@ async fn a_conversation_goes_back_and_forth_before_either_side_is_done() {
 #[tokio::test]
 async fn large_bodies_arrive_whole_both_ways() {
     const SIZE: usize = 48 << 20;
-    let mut world = World::new(&policy(ANY), echo).await;
+    let mut world = Http2World::new(&policy(ANY), echo).await;
     let (response, mut body) = world.open(post("/large"), false);
     let sending = tokio::spawn(async move {
         for n in 0..SIZE / 65536 {
@@ -183,7 +183,7 @@ async fn a_stream_that_is_not_read_does_not_stop_the_others() {
             _ => echo((request, respond)).await,
         }
     }
-    let mut world = World::new(&policy(ANY), either).await;
+    let mut world = Http2World::new(&policy(ANY), either).await;
     let mut unread: Vec<RecvStream> = Vec::new();
     for _ in 0..8 {
         unread.push(world.send(get("/flood")).await.into_body());
@@ -208,7 +208,7 @@ async fn interim_answers_are_relayed() {
         respond.send_informational(hint).unwrap();
         respond.send_response(Response::new(()), true).unwrap();
     }
-    let mut world = World::new(&policy(ANY), hinting).await;
+    let mut world = Http2World::new(&policy(ANY), hinting).await;
     let (mut response, _) = world.open(get("/"), true);
     let interim = std::future::poll_fn(|cx| response.poll_informational(cx)).await;
     let interim = interim.unwrap().unwrap();
@@ -235,7 +235,7 @@ async fn a_websocket_goes_over_a_stream_where_the_upstream_takes_it() {
         assert_eq!(read_all(request.body_mut()).await.unwrap(), b"");
         back.send_data(Bytes::new(), true).unwrap();
     }
-    let mut world = World::new(&policy(&rules), unmasking).await;
+    let mut world = Http2World::new(&policy(&rules), unmasking).await;
     // The offer is made once the upstream has made it.
     while !world.client.is_extended_connect_protocol_enabled() {
         assert_eq!(world.send(get("/")).await.status(), 200);

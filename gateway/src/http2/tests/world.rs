@@ -26,7 +26,7 @@ use crate::testing::Stage;
 /// What an upstream is asked.
 pub(super) type Asked = (Request<RecvStream>, SendResponse<Bytes>);
 
-pub(super) struct World {
+pub(super) struct Http2World {
     pub(super) client: SendRequest<Bytes>,
     pub(super) upstream: TestServer,
     stage: Stage,
@@ -41,7 +41,7 @@ struct Wire {
     serving: JoinHandle<Result<(), Refusal>>,
 }
 
-impl World {
+impl Http2World {
     /// A gateway under `policy`, and a connection to `allowed.test` through it.
     pub(super) async fn new<F>(policy: &str, upstream: fn(Asked) -> F) -> Self
     where
@@ -124,7 +124,7 @@ pub(super) fn plug_in(gateway: &Arc<Gateway>) -> (DuplexStream, JoinHandle<Resul
     let to = Destination::parse("allowed.test:443").unwrap();
     let permit = admit(gateway, &to).unwrap().permit;
     let record = ConnectionRecord::begin(gateway, audit::Client::default()).unwrap();
-    let ctx = ConnectionContext::admitted(&permit, gateway, Scheme::Https, to, &record);
+    let ctx = ConnectionContext::new(Ok(&permit), gateway, Scheme::Https, to, &record);
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let serving = tokio::spawn(async move {
         let ended = super::super::serve(ours, Arc::new(ctx)).await;

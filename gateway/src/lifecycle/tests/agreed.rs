@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use policies::{Asked, HeaderName, NoFiles, NotDoneYet, Policy, Source, Verdict};
+use policies::{HeaderName, NoFiles, NotDoneYet, Policy, SampleRequest, Source, Verdict};
 
 use super::world::{World, read_answer, send};
 
@@ -65,7 +65,7 @@ async fn explain_lint_and_gateway_agree_on_two_thousand_questions() {
         let world = World::under(&text, |_| super::world::OK).await;
         for (method, target, (name, value)) in questions() {
             let url = format!("http://plain.test{target}");
-            let question = Asked::new(method, &url).and_then(|question| {
+            let question = SampleRequest::new(method, &url).and_then(|question| {
                 question.with_headers([(HeaderName::parse(name).unwrap(), value.to_owned())])
             });
             let said = question.map(|question| {

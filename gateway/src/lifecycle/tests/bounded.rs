@@ -8,7 +8,7 @@ use tokio::io::AsyncReadExt as _;
 
 use super::world::{World, ask, policy, read_head, read_rest, send};
 use crate::limits::Bounds;
-use crate::listen::Way;
+use crate::listen::ListenerKind;
 
 const ANY: &str = "{host: plain.test, protocol: http, methods: [GET, POST]}, \
                    {host: plain.test, protocol: http, websocket: true}";
@@ -110,9 +110,9 @@ async fn a_head_that_dribbles_in_is_given_up() {
 async fn a_connection_that_never_says_what_it_wants_is_closed() {
     let bounds = Bounds { opening: Duration::from_millis(50), ..Bounds::default() };
     let world = World::with_bounds(ANY, bounds, |_| super::world::OK).await;
-    for way in [Way::Proxy, Way::CapturedHttps, Way::Socks] {
-        let mut stream = world.connect(way).await;
-        assert_eq!(read_rest(&mut stream).await, "", "{way:?}");
+    for kind in [ListenerKind::Proxy, ListenerKind::CapturedHttps, ListenerKind::Socks] {
+        let mut stream = world.connect(kind).await;
+        assert_eq!(read_rest(&mut stream).await, "", "{kind:?}");
     }
     let mut stream = world.tunnel("plain.test:80").await;
     assert_eq!(read_rest(&mut stream).await, "", "a tunnel");
@@ -267,7 +267,7 @@ async fn a_log_that_cannot_be_written_stops_traffic() {
     }
     assert_eq!(ask(&mut stream, GET).await.refusal(), "503 audit_unavailable");
     assert_eq!(world.heard().len(), 1);
-    let mut other = world.connect(Way::Proxy).await;
+    let mut other = world.connect(ListenerKind::Proxy).await;
     let answer = super::world::read_answer(&mut other).await;
     assert_eq!(answer.refusal(), "503 audit_unavailable");
     drop(stream);
@@ -279,7 +279,7 @@ async fn a_mutating_request_is_in_the_log_before_it_leaves() {
     let world = World::new(ANY).await;
     let mut stream = world.tunnel("plain.test:80").await;
     // Another is under way, so that nothing is opened only to save time.
-    world.gateway().exchanges.here().up();
+    world.gateway().in_flight.here().up();
     for request in [GET, GET, "POST / HTTP/1.1\r\nHost: plain.test\r\nContent-Length: 0\r\n\r\n"] {
         ask(&mut stream, request).await;
     }
@@ -297,7 +297,7 @@ async fn a_task_that_is_dropped_leaves_its_records() {
         drop(stream.read_to_end(&mut all).await);
     })
     .await;
-    let (mut stream, serving) = world.connect_task(Way::Proxy).await;
+    let (mut stream, serving) = world.connect_task(ListenerKind::Proxy).await;
     send(&mut stream, "GET http://plain.test/ HTTP/1.1\r\nHost: plain.test\r\n\r\n").await;
     while world.dialled() == 0 {
         tokio::task::yield_now().await;
@@ -311,7 +311,7 @@ async fn a_task_that_is_dropped_leaves_its_records() {
 #[tokio::test]
 async fn a_connections_task_is_small() {
     let world = World::new(ANY).await;
-    let (_stream, accepted) = world.accepted(Way::Proxy).await;
+    let (_stream, accepted) = world.accepted(ListenerKind::Proxy).await;
     let task = crate::lifecycle::serve(accepted, std::sync::Arc::clone(world.gateway()));
     // Ten thousand idle tunnels are ten thousand of these.
     assert!(size_of_val(&task) <= 8 * 1024, "{}", size_of_val(&task));

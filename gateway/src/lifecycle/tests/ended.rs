@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
 use super::world::{World, ask, read_head, read_rest, send};
-use crate::listen::Way;
+use crate::listen::ListenerKind;
 
 const ANY: &str = "allowed.test, {host: plain.test, protocol: http, methods: [GET, POST]}";
 
@@ -92,7 +92,7 @@ async fn an_upstream_that_did_not_hear_a_whole_request_hears_no_other() {
 #[tokio::test]
 async fn nothing_is_fetched_for_a_client_that_is_gone() {
     let world = World::answering(ANY, |_| b"").await;
-    let (mut stream, serving) = world.connect_task(Way::Proxy).await;
+    let (mut stream, serving) = world.connect_task(ListenerKind::Proxy).await;
     send(&mut stream, "GET http://plain.test/ HTTP/1.1\r\nHost: plain.test\r\n\r\n").await;
     while world.heard().is_empty() {
         tokio::task::yield_now().await;

@@ -6,17 +6,17 @@ use proptest::test_runner::{Config, TestRunner};
 use tokio::io::AsyncWriteExt as _;
 
 use super::world::{World, read_rest};
-use crate::listen::Way;
+use crate::listen::ListenerKind;
 
 /// Something like what each way expects, with some bytes changed.
-fn almost() -> impl Strategy<Value = (Way, Vec<u8>)> {
+fn almost() -> impl Strategy<Value = (ListenerKind, Vec<u8>)> {
     let honest = prop::sample::select(vec![
-        (Way::Proxy, &b"CONNECT plain.test:80 HTTP/1.1\r\nHost: plain.test\r\n\r\nGET / HTTP/1.1\r\nHost: plain.test\r\n\r\n"[..]),
-        (Way::Proxy, b"GET http://plain.test/a?b HTTP/1.1\r\nHost: plain.test\r\nX: y\r\n\r\n"),
-        (Way::Proxy, b"POST http://plain.test/ HTTP/1.1\r\nHost: plain.test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
-        (Way::CapturedHttp, b"GET / HTTP/1.1\r\nHost: plain.test\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n"),
-        (Way::CapturedHttps, b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00"),
-        (Way::Socks, b"\x05\x01\x00\x05\x01\x00\x03\x0aplain.test\x00\x50GET / HTTP/1.1\r\nHost: plain.test\r\n\r\n"),
+        (ListenerKind::Proxy, &b"CONNECT plain.test:80 HTTP/1.1\r\nHost: plain.test\r\n\r\nGET / HTTP/1.1\r\nHost: plain.test\r\n\r\n"[..]),
+        (ListenerKind::Proxy, b"GET http://plain.test/a?b HTTP/1.1\r\nHost: plain.test\r\nX: y\r\n\r\n"),
+        (ListenerKind::Proxy, b"POST http://plain.test/ HTTP/1.1\r\nHost: plain.test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
+        (ListenerKind::CapturedHttp, b"GET / HTTP/1.1\r\nHost: plain.test\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n"),
+        (ListenerKind::CapturedHttps, b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00"),
+        (ListenerKind::Socks, b"\x05\x01\x00\x05\x01\x00\x03\x0aplain.test\x00\x50GET / HTTP/1.1\r\nHost: plain.test\r\n\r\n"),
     ]);
     let byte = prop_oneof![any::<u8>(), prop::sample::select(&b"\r\n \t:/@.%\0"[..])];
     let change = (any::<prop::sample::Index>(), byte, 0u8..3);

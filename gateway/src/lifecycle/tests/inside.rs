@@ -2,7 +2,7 @@
 //! requests behind the first.
 
 use super::world::{World, ask, read_answer, read_rest, send};
-use crate::listen::Way;
+use crate::listen::ListenerKind;
 
 const ALLOW: &str = "allowed.test, {host: plain.test, protocol: http}";
 
@@ -181,7 +181,7 @@ async fn a_tunnel_without_a_name_in_its_hello_is_the_tunnels() {
 #[tokio::test]
 async fn a_request_that_is_not_a_url_gets_a_hint_from_the_proxy() {
     let world = World::new(ALLOW).await;
-    let mut stream = world.connect(Way::Proxy).await;
+    let mut stream = world.connect(ListenerKind::Proxy).await;
     let answer = ask(&mut stream, "GET / HTTP/1.1\r\nHost: plain.test\r\n\r\n").await;
     assert_eq!(answer.refusal(), "400 malformed");
     assert!(answer.body.contains("this is a proxy"), "{}", answer.body);

@@ -4,7 +4,7 @@ use tokio::net::TcpStream;
 
 use super::world::{OK, Script, World, ask, read_answer, read_head, read_rest, send};
 use crate::limits::Bounds;
-use crate::listen::Way;
+use crate::listen::ListenerKind;
 
 const ANY: &str = "{host: plain.test, protocol: http, methods: [GET]}";
 const GET: &str = "GET / HTTP/1.1\r\nHost: plain.test\r\n\r\n";
@@ -61,7 +61,7 @@ async fn lines_of(paths: &[&str], is_alone: bool) -> (Vec<String>, Vec<serde_jso
     let script = |head: &str| if head.contains("/long") { &LONG[..] } else { OK };
     let world = World::answering(ANY, script).await;
     let mut stream = world.tunnel("plain.test:80").await;
-    let others = world.gateway().exchanges.here();
+    let others = world.gateway().in_flight.here();
     if !is_alone {
         others.up();
     }
@@ -113,7 +113,7 @@ async fn answers_that_come_at_once_are_all_recorded_and_sent() {
         assert!(written >= ((round + 1) * CLIENTS) as u64, "{written}");
     }
     drop(clients);
-    while world.gateway().exchanges.here().get() > 0 {
+    while world.gateway().in_flight.here().get() > 0 {
         tokio::task::yield_now().await;
     }
     assert_eq!(world.requests().await.len(), 3 * CLIENTS);
@@ -129,12 +129,12 @@ async fn an_interim_answer_waits_for_a_record_too() {
         read_rest(&mut stream).await;
     })
     .await;
-    let mut first = world.connect(Way::Proxy).await;
+    let mut first = world.connect(ListenerKind::Proxy).await;
     let get = "GET http://plain.test/ HTTP/1.1\r\nHost: plain.test\r\n\r\n";
     send(&mut first, get).await;
     assert!(read_head(&mut first).await.starts_with("HTTP/1.1 103 "));
 
-    let mut second = world.connect(Way::Proxy).await;
+    let mut second = world.connect(ListenerKind::Proxy).await;
     world.stage.fill_disk(true);
     send(&mut second, get).await;
     world.stage.no_room_was_found().await;
@@ -146,7 +146,7 @@ async fn an_interim_answer_waits_for_a_record_too() {
 #[tokio::test]
 async fn a_refusal_waits_for_its_record() {
     let world = World::new(ANY).await;
-    let mut stream = world.connect(Way::Proxy).await;
+    let mut stream = world.connect(ListenerKind::Proxy).await;
     let denied = "GET http://denied.test/ HTTP/1.1\r\nHost: denied.test\r\n\r\n";
     let malformed = "GET /not-a-url HTTP/1.1\r\nHost: plain.test\r\n\r\n";
     for request in [denied, malformed] {
@@ -166,7 +166,7 @@ async fn a_refusal_waits_for_its_record() {
 #[tokio::test]
 async fn a_refused_tunnel_waits_for_its_record() {
     let world = World::new(ANY).await;
-    let mut stream = world.connect(Way::Proxy).await;
+    let mut stream = world.connect(ListenerKind::Proxy).await;
     world.stage.fill_disk(true);
     send(&mut stream, "CONNECT denied.test:443 HTTP/1.1\r\nHost: denied.test:443\r\n\r\n").await;
     world.stage.no_room_was_found().await;

@@ -10,7 +10,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
 
 use super::world::{World, ask};
-use crate::listen::Way;
+use crate::listen::ListenerKind;
 
 async fn world() -> World {
     World::under(
@@ -39,7 +39,7 @@ async fn the_client_sees_the_upstreams_own_certificate() {
 #[tokio::test]
 async fn a_captured_connection_can_be_sealed_too() {
     let world = world().await;
-    let stream = world.connect(Way::CapturedHttps).await;
+    let stream = world.connect(ListenerKind::CapturedHttps).await;
     let mut tls = world.handshake_upstream(stream, "allowed.test").await.unwrap();
     assert_eq!(ask(&mut tls, GET).await.status(), 200);
 }

@@ -7,7 +7,7 @@ use rustls::version::{TLS12, TLS13};
 use tokio_rustls::TlsConnector;
 
 use super::world::{World, ask, read_head, send};
-use crate::listen::Way;
+use crate::listen::ListenerKind;
 
 #[tokio::test]
 async fn a_connection_says_which_tls_it_spoke_and_whether_it_resumed() {
@@ -17,7 +17,7 @@ async fn a_connection_says_which_tls_it_spoke_and_whether_it_resumed() {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let connector = TlsConnector::from(Arc::new(config));
         for _ in 0..2 {
-            let (mut stream, serving) = world.connect_task(Way::Proxy).await;
+            let (mut stream, serving) = world.connect_task(ListenerKind::Proxy).await;
             send(&mut stream, "CONNECT allowed.test:443 HTTP/1.1\r\nHost: allowed.test\r\n\r\n")
                 .await;
             read_head(&mut stream).await;

@@ -1,7 +1,7 @@
 //! Answers of policy other than a plain yes or no, and refusals in other tongues.
 
 use super::world::{OK, World, ask, read_head, send};
-use crate::listen::Way;
+use crate::listen::ListenerKind;
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: plain.test\r\n\r\n";
 
@@ -14,7 +14,7 @@ async fn observing_lets_pass_what_nobody_spoke_of_and_says_so() {
     let world = under("  mode: observe\n  deny: [{host: tcp.test}]\n").await;
     let mut stream = world.tunnel("plain.test:80").await;
     assert_eq!(ask(&mut stream, GET).await.status(), 200);
-    let mut denied = world.connect(Way::Proxy).await;
+    let mut denied = world.connect(ListenerKind::Proxy).await;
     let answer = ask(&mut denied, "CONNECT tcp.test:80 HTTP/1.1\r\n\r\n").await;
     assert_eq!(answer.refusal(), "403 denied", "a deny is a deny");
     drop((stream, denied));
@@ -48,7 +48,7 @@ async fn a_rule_with_a_secret_is_not_carried_out_without_it() {
 #[tokio::test]
 async fn with_the_network_off_nothing_leaves() {
     let world = World::under("version: 1\nname: test\nnet:\n  enabled: false\n", |_| OK).await;
-    let mut stream = world.connect(Way::Proxy).await;
+    let mut stream = world.connect(ListenerKind::Proxy).await;
     let answer = ask(&mut stream, "CONNECT plain.test:80 HTTP/1.1\r\n\r\n").await;
     assert_eq!(answer.refusal(), "403 network_off");
 }
@@ -69,7 +69,7 @@ async fn a_grpc_client_on_http1_gets_a_status() {
 #[tokio::test]
 async fn a_refused_host_is_told_so_over_http2_as_well() {
     let world = under("  allow: [allowed.test]\n").await;
-    let stream = world.connect(Way::CapturedHttps).await;
+    let stream = world.connect(ListenerKind::CapturedHttps).await;
     let tls = world.handshake(stream, Some("evil.test"), &["h2"]).await.unwrap();
     assert_eq!(tls.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     let (mut client, connection) = h2::client::handshake(tls).await.unwrap();

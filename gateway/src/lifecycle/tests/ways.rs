@@ -1,7 +1,7 @@
 //! Every way in: allowed for one host, refused for another with the same words.
 
 use super::world::{World, ask, read_answer, read_head, read_rest, send};
-use crate::listen::Way;
+use crate::listen::ListenerKind;
 
 const GET: &str = "GET /a?b HTTP/1.1\r\nHost: allowed.test\r\nX-Keep: yes\r\n\r\n";
 
@@ -29,7 +29,7 @@ async fn a_request_in_a_tunnel_is_relayed_and_recorded() {
 #[tokio::test]
 async fn a_tunnel_to_another_host_is_refused_before_anything_is_dialled() {
     let world = World::new("allowed.test").await;
-    let mut stream = world.connect(Way::Proxy).await;
+    let mut stream = world.connect(ListenerKind::Proxy).await;
     let answer = ask(&mut stream, "CONNECT evil.test:443 HTTP/1.1\r\n\r\n").await;
     assert_eq!(answer.refusal(), "403 no_rule");
     assert!(answer.head.starts_with("HTTP/1.1 403 Refused by policy (no_rule)\r\n"));
@@ -43,7 +43,7 @@ async fn a_tunnel_to_another_host_is_refused_before_anything_is_dialled() {
 #[tokio::test]
 async fn a_url_is_relayed_or_refused_by_its_host_one_connection_for_both() {
     let world = World::new("{host: plain.test, protocol: http}").await;
-    let mut stream = world.connect(Way::Proxy).await;
+    let mut stream = world.connect(ListenerKind::Proxy).await;
     let good = ask(&mut stream, "GET http://plain.test/x HTTP/1.1\r\nHost: plain.test\r\n\r\n");
     assert_eq!(good.await.status(), 200);
     let bad = ask(&mut stream, "GET http://evil.test/x HTTP/1.1\r\nHost: evil.test\r\n\r\n");
@@ -63,7 +63,7 @@ async fn a_url_is_relayed_or_refused_by_its_host_one_connection_for_both() {
 #[tokio::test]
 async fn captured_tls_goes_where_its_name_says() {
     let world = World::new("allowed.test").await;
-    let stream = world.connect(Way::CapturedHttps).await;
+    let stream = world.connect(ListenerKind::CapturedHttps).await;
     let mut tls = world.handshake(stream, Some("allowed.test"), &[]).await.unwrap();
     assert_eq!(ask(&mut tls, GET).await.status(), 200);
 }
@@ -71,7 +71,7 @@ async fn captured_tls_goes_where_its_name_says() {
 #[tokio::test]
 async fn captured_tls_to_another_host_is_told_so_in_each_answer() {
     let world = World::new("allowed.test").await;
-    let stream = world.connect(Way::CapturedHttps).await;
+    let stream = world.connect(ListenerKind::CapturedHttps).await;
     let mut tls = world.handshake(stream, Some("evil.test"), &["http/1.1"]).await.unwrap();
     for path in ["/", "/again"] {
         let request = format!("GET {path} HTTP/1.1\r\nHost: evil.test\r\n\r\n");
@@ -86,7 +86,7 @@ async fn captured_tls_to_another_host_is_told_so_in_each_answer() {
 #[tokio::test]
 async fn captured_tls_without_a_name_is_refused() {
     let world = World::new("allowed.test").await;
-    let stream = world.connect(Way::CapturedHttps).await;
+    let stream = world.connect(ListenerKind::CapturedHttps).await;
     let err = world.handshake(stream, None, &[]).await.unwrap_err();
     assert!(err.to_string().contains("UnrecognisedName"), "{err}");
     assert_eq!(world.connections().await[0].verdict(), "refused deny no_server_name");
@@ -95,7 +95,7 @@ async fn captured_tls_without_a_name_is_refused() {
 #[tokio::test]
 async fn captured_http_goes_where_its_host_says() {
     let world = World::new("{host: plain.test, protocol: http}").await;
-    let mut stream = world.connect(Way::CapturedHttp).await;
+    let mut stream = world.connect(ListenerKind::CapturedHttp).await;
     let good = ask(&mut stream, "GET / HTTP/1.1\r\nHost: plain.test\r\n\r\n").await;
     assert_eq!(good.status(), 200);
     let bad = ask(&mut stream, "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n").await;
@@ -105,18 +105,18 @@ async fn captured_http_goes_where_its_host_says() {
 #[tokio::test]
 async fn socks_leads_to_the_same_answers() {
     let world = World::new("allowed.test").await;
-    let mut stream = world.connect(Way::Socks).await;
+    let mut stream = world.connect(ListenerKind::Socks).await;
     assert_eq!(socks(&mut stream, "allowed.test", 443).await, 0);
     let mut tls = world.handshake(stream, Some("allowed.test"), &[]).await.unwrap();
     assert_eq!(ask(&mut tls, GET).await.status(), 200);
 
-    let mut stream = world.connect(Way::Socks).await;
+    let mut stream = world.connect(ListenerKind::Socks).await;
     assert_eq!(socks(&mut stream, "evil.test", 443).await, 0, "it is told inside");
     let mut tls = world.handshake(stream, Some("evil.test"), &[]).await.unwrap();
     let answer = ask(&mut tls, "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n").await;
     assert_eq!(answer.refusal(), "403 no_rule");
 
-    let mut stream = world.connect(Way::Socks).await;
+    let mut stream = world.connect(ListenerKind::Socks).await;
     assert_eq!(socks(&mut stream, "evil.test", 5432).await, 2, "not allowed by ruleset");
     assert_eq!(world.upstream.accepted(), 1);
 }
@@ -171,7 +171,7 @@ async fn socks(stream: &mut tokio::net::TcpStream, host: &str, port: u16) -> u8 
 #[tokio::test]
 async fn what_comes_after_a_connect_in_the_same_packet_is_not_lost() {
     let world = World::new("{host: plain.test, protocol: http}").await;
-    let mut stream = world.connect(Way::Proxy).await;
+    let mut stream = world.connect(ListenerKind::Proxy).await;
     let both = "CONNECT plain.test:80 HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\nHost: plain.test\r\n\r\n";
     send(&mut stream, both).await;
     assert!(read_head(&mut stream).await.starts_with("HTTP/1.1 200 Connection"));

@@ -16,7 +16,7 @@ use crate::dial::testing::{TestAuthority, TestServer};
 use crate::gateway::Gateway;
 use crate::lifecycle;
 use crate::limits::Bounds;
-use crate::listen::{Accepted, Way};
+use crate::listen::{Accepted, ListenerKind};
 use crate::testing::Stage;
 
 /// `allowed.test` speaks TLS and `plain.test` does not; both are upstreams of
@@ -114,30 +114,30 @@ impl World {
     }
 
     /// A connection into one of the ways in.
-    pub(super) async fn connect(&self, way: Way) -> TcpStream {
-        self.connect_task(way).await.0
+    pub(super) async fn connect(&self, kind: ListenerKind) -> TcpStream {
+        self.connect_task(kind).await.0
     }
 
     /// The same, with the task that serves it.
-    pub(super) async fn connect_task(&self, way: Way) -> (TcpStream, JoinHandle<()>) {
-        let (client, accepted) = self.accepted(way).await;
+    pub(super) async fn connect_task(&self, kind: ListenerKind) -> (TcpStream, JoinHandle<()>) {
+        let (client, accepted) = self.accepted(kind).await;
         let serving = tokio::spawn(lifecycle::serve(accepted, Arc::clone(self.gateway())));
         (client, serving)
     }
 
     /// Both ends of a connection that nobody serves yet.
     #[expect(clippy::disallowed_methods, reason = "the client's side, not the gateway's")]
-    pub(super) async fn accepted(&self, way: Way) -> (TcpStream, Accepted) {
+    pub(super) async fn accepted(&self, kind: ListenerKind) -> (TcpStream, Accepted) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let (client, accepted) = tokio::join!(TcpStream::connect(at), listener.accept());
         let (stream, peer) = accepted.unwrap();
-        (client.unwrap(), Accepted { stream, peer, local: at, way })
+        (client.unwrap(), Accepted { stream, peer, local: at, kind })
     }
 
     /// A tunnel to `to`, which must be granted.
     pub(super) async fn tunnel(&self, to: &str) -> TcpStream {
-        let mut stream = self.connect(Way::Proxy).await;
+        let mut stream = self.connect(ListenerKind::Proxy).await;
         send(&mut stream, &format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n")).await;
         let head = read_head(&mut stream).await;
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
@@ -181,20 +181,20 @@ impl World {
     }
 
     /// The closing records of every request, once nothing is under way.
-    pub(super) async fn requests(&self) -> Vec<Event> {
-        self.stage.events_of("request").await.into_iter().map(Event).collect()
+    pub(super) async fn requests(&self) -> Vec<LoggedEvent> {
+        self.stage.events_of("request").await.into_iter().map(LoggedEvent).collect()
     }
 
-    pub(super) async fn connections(&self) -> Vec<Event> {
-        self.stage.events_of("connection").await.into_iter().map(Event).collect()
+    pub(super) async fn connections(&self) -> Vec<LoggedEvent> {
+        self.stage.events_of("connection").await.into_iter().map(LoggedEvent).collect()
     }
 }
 
 /// One line of the log.
 #[derive(Debug)]
-pub(super) struct Event(serde_json::Value);
+pub(super) struct LoggedEvent(serde_json::Value);
 
-impl Event {
+impl LoggedEvent {
     /// A field, as text; empty if it is not there.
     pub(super) fn get(&self, field: &str) -> String {
         match self.0.get(field) {

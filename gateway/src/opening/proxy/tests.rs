@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-const LONGEST: usize = 100;
+const MAX_BYTES: usize = 100;
 
 /// What is made of these bytes, after which the client says nothing more and waits.
 async fn read(sent: &[u8]) -> Result<usize, Refusal> {
@@ -15,8 +15,8 @@ async fn read(sent: &[u8]) -> Result<usize, Refusal> {
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (mut stream, _) = listener.accept().await.unwrap();
     client.write_all(sent).await.unwrap();
-    let mut inbox = Inbox::up_to(LONGEST);
-    let reading = read_head(&mut stream, &mut inbox, LONGEST);
+    let mut inbox = Inbox::up_to(MAX_BYTES);
+    let reading = read_head(&mut stream, &mut inbox, MAX_BYTES);
     tokio::time::timeout(Duration::from_secs(20), reading).await.expect("it is not waited for")
 }
 
@@ -28,20 +28,20 @@ fn head(length: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_head_may_be_as_long_as_it_may_be_and_no_longer() {
-    assert_eq!(read(&head(LONGEST)).await.unwrap(), LONGEST);
-    let followed = [head(LONGEST), b"a body".repeat(100)].concat();
-    assert_eq!(read(&followed).await.unwrap(), LONGEST);
-    for length in [LONGEST + 1, LONGEST * 3] {
+    assert_eq!(read(&head(MAX_BYTES)).await.unwrap(), MAX_BYTES);
+    let followed = [head(MAX_BYTES), b"a body".repeat(100)].concat();
+    assert_eq!(read(&followed).await.unwrap(), MAX_BYTES);
+    for length in [MAX_BYTES + 1, MAX_BYTES * 3] {
         let refusal = read(&head(length)).await.unwrap_err();
-        assert!(matches!(refusal, Refusal::HeadTooLarge { limit: LONGEST }), "{refusal}");
+        assert!(matches!(refusal, Refusal::HeadTooLarge { limit: MAX_BYTES }), "{refusal}");
     }
 }
 
 #[tokio::test]
 async fn a_head_that_cannot_end_in_time_is_not_waited_for() {
-    for length in [LONGEST, LONGEST + 1] {
+    for length in [MAX_BYTES, MAX_BYTES + 1] {
         let unended = vec![b'a'; length];
         let refusal = read(&unended).await.unwrap_err();
-        assert!(matches!(refusal, Refusal::HeadTooLarge { limit: LONGEST }), "{refusal}");
+        assert!(matches!(refusal, Refusal::HeadTooLarge { limit: MAX_BYTES }), "{refusal}");
     }
 }

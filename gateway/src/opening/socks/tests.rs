@@ -9,7 +9,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 /// Plays `sent` to a negotiation: what came of it, what the client was told, and
 /// what was left for whoever comes next.
-fn play(sent: &[u8]) -> (Result<Destination, SocksRefusal>, Vec<u8>, Vec<u8>) {
+fn play(sent: &[u8]) -> (Result<Destination, SocksError>, Vec<u8>, Vec<u8>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -87,7 +87,7 @@ fn a_name_with_any_odd_byte_is_refused_before_policy_sees_it() {
         b"",
     ] {
         let (outcome, told, _) = play(&ask(CONNECT, &name(bytes), 443));
-        assert!(matches!(outcome, Err(SocksRefusal::Host(_))), "{bytes:?}: {outcome:?}");
+        assert!(matches!(outcome, Err(SocksError::Host(_))), "{bytes:?}: {outcome:?}");
         assert_eq!(told, [5, 0, 5, 1, 0, 1, 0, 0, 0, 0, 0, 0], "{bytes:?}");
     }
 }
@@ -96,7 +96,7 @@ fn a_name_with_any_odd_byte_is_refused_before_policy_sees_it() {
 fn bind_and_udp_are_refused_with_their_own_code() {
     for command in [0, 2, 3, 255] {
         let (outcome, told, _) = play(&ask(command, &name(b"allowed.test"), 443));
-        assert!(matches!(outcome, Err(SocksRefusal::UnsupportedCommand(c)) if c == command));
+        assert!(matches!(outcome, Err(SocksError::UnsupportedCommand(c)) if c == command));
         assert_eq!(told.get(..4), Some(&[5, 0, 5, 7][..]));
     }
 }
@@ -104,36 +104,36 @@ fn bind_and_udp_are_refused_with_their_own_code() {
 #[test]
 fn an_unknown_address_type_is_refused_with_its_own_code() {
     let (outcome, told, _) = play(&ask(CONNECT, &[9, 1, 2, 3, 4], 443));
-    assert!(matches!(outcome, Err(SocksRefusal::AddressType(9))));
+    assert!(matches!(outcome, Err(SocksError::AddressType(9))));
     assert_eq!(told.get(..4), Some(&[5, 0, 5, 8][..]));
 }
 
 #[test]
 fn a_request_that_cannot_be_meant_is_malformed() {
     let (outcome, _, _) = play(&ask(CONNECT, &name(b"allowed.test"), 0));
-    assert!(matches!(outcome, Err(SocksRefusal::Malformed("port 0 cannot be dialled"))));
+    assert!(matches!(outcome, Err(SocksError::Malformed("port 0 cannot be dialled"))));
     let (outcome, told, _) = play(&[5, 1, 0, 5, 1, 1, 1, 0, 0, 0, 0, 0, 80]);
-    assert!(matches!(outcome, Err(SocksRefusal::Malformed("the reserved byte is not zero"))));
+    assert!(matches!(outcome, Err(SocksError::Malformed("the reserved byte is not zero"))));
     assert_eq!(told.get(..4), Some(&[5, 0, 5, 1][..]));
 }
 
 #[test]
 fn a_client_that_insists_on_a_password_is_told_that_there_is_none() {
     let (outcome, told, _) = play(&[5, 1, 2]);
-    assert!(matches!(outcome, Err(SocksRefusal::WantsAuthentication)));
+    assert!(matches!(outcome, Err(SocksError::WantsAuthentication)));
     assert_eq!(told, [5, 0xff]);
     let (outcome, told, _) = play(&[5, 0]);
-    assert!(matches!(outcome, Err(SocksRefusal::WantsAuthentication)));
+    assert!(matches!(outcome, Err(SocksError::WantsAuthentication)));
     assert_eq!(told, [5, 0xff]);
 }
 
 #[test]
 fn socks4_and_http_are_not_socks5() {
     let (outcome, told, _) = play(b"\x04\x01\x00\x50\x01\x02\x03\x04\x00");
-    assert!(matches!(outcome, Err(SocksRefusal::Version(4))));
+    assert!(matches!(outcome, Err(SocksError::Version(4))));
     assert_eq!(told, [0, 91, 0, 0, 0, 0, 0, 0]);
     let (outcome, told, _) = play(b"GET / HTTP/1.1\r\n\r\n");
-    assert!(matches!(outcome, Err(SocksRefusal::Version(b'G'))));
+    assert!(matches!(outcome, Err(SocksError::Version(b'G'))));
     assert_eq!(told, b"");
 }
 
@@ -142,7 +142,7 @@ async fn a_client_that_trickles_is_cut_at_the_deadline() {
     let (mut client, mut server) = duplex(64);
     client.write_all(&[5]).await.expect("it fits");
     let outcome = negotiate(&mut server, LIMIT).await;
-    assert!(matches!(outcome, Err(SocksRefusal::Timeout(LIMIT))), "{outcome:?}");
+    assert!(matches!(outcome, Err(SocksError::Timeout(LIMIT))), "{outcome:?}");
     drop(client);
 }
 

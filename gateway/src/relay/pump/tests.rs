@@ -12,7 +12,7 @@ fn pumped(
     framing: Framing,
     chunked: bool,
     limit: usize,
-) -> (Result<(), Broken>, Vec<u8>, usize) {
+) -> (Result<(), PumpError>, Vec<u8>, usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let (mut sender, mut from) = tokio::io::duplex(piece);
@@ -24,7 +24,7 @@ fn pumped(
         };
         let mut counted = 0;
         let pump = async {
-            let mut pump = Pump::new(framing, chunked, Vec::new());
+            let mut pump = BodyPump::new(framing, chunked, Vec::new());
             pump.out.extend_from_slice(b"HEAD");
             let mut inbox = Inbox::new();
             let mut count = |bytes: usize| {
@@ -60,7 +60,7 @@ fn chunks_of(body: &[u8], size: usize) -> Vec<u8> {
 
 /// The body in a chunked message.
 fn unchunked(mut wire: &[u8]) -> Vec<u8> {
-    let mut decoder = Decoder::new();
+    let mut decoder = ChunkDecoder::new();
     let mut body = Vec::new();
     while !decoder.is_done() {
         let step = decoder.step(wire).unwrap();
@@ -125,7 +125,7 @@ fn a_body_that_ends_too_early_is_not_ended_for_it() {
         (b"5\r\nhello\r\n", Framing::Chunked),
     ] {
         let (done, out, _) = pumped(wire, 100, framing, true, usize::MAX);
-        assert!(matches!(done, Err(Broken::Truncated)), "{done:?}");
+        assert!(matches!(done, Err(PumpError::Truncated)), "{done:?}");
         assert!(!out.ends_with(b"0\r\n\r\n"));
     }
 }
@@ -145,6 +145,6 @@ fn trailers_are_bytes_that_leave_too() {
     assert!(out.ends_with(b"0\r\nX-Out: 12345\r\n\r\n"));
     assert_eq!(counted, 5 + 14);
     let (done, out, _) = pumped(wire, 100, Framing::Chunked, true, 10);
-    assert!(matches!(done, Err(Broken::Refused(_))), "{done:?}");
+    assert!(matches!(done, Err(PumpError::Refused(_))), "{done:?}");
     assert!(!out.ends_with(b"\r\n\r\n"));
 }

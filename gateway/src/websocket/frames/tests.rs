@@ -2,23 +2,23 @@ use proptest::prelude::*;
 
 use super::*;
 
-const PLAIN: Agreed = Agreed { deflate: false };
+const PLAIN: AgreedExtensions = AgreedExtensions { deflate: false };
 
 /// The verdict on a stream that comes in these pieces.
-fn verdict(sender: Sender, deflate: bool, pieces: &[&[u8]]) -> Result<(), FrameFault> {
-    let mut checker = FrameChecker::new(sender, Agreed { deflate });
+fn verdict(sender: FrameSender, deflate: bool, pieces: &[&[u8]]) -> Result<(), WebSocketFault> {
+    let mut checker = FrameChecker::new(sender, AgreedExtensions { deflate });
     pieces.iter().try_for_each(|piece| checker.feed(piece))
 }
 
-fn from_server(bytes: &[u8]) -> Result<(), FrameFault> {
-    verdict(Sender::Server, false, &[bytes])
+fn from_server(bytes: &[u8]) -> Result<(), WebSocketFault> {
+    verdict(FrameSender::Server, false, &[bytes])
 }
 
 #[test]
 fn the_examples_of_the_rfc_are_frames() {
     // RFC 6455, section 5.7.
     let masked: &[u8] = &[0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58];
-    assert_eq!(verdict(Sender::Client, false, &[masked]), Ok(()));
+    assert_eq!(verdict(FrameSender::Client, false, &[masked]), Ok(()));
     assert_eq!(from_server(&[0x81, 5, 0x48, 0x65, 0x6c, 0x6c, 0x6f]), Ok(()));
     assert_eq!(from_server(&[0x01, 3, 0x48, 0x65, 0x6c, 0x80, 2, 0x6c, 0x6f]), Ok(()));
     assert_eq!(from_server(&[&[0x82, 126, 1, 0][..], &[0; 256]].concat()), Ok(()));
@@ -35,45 +35,45 @@ macro_rules! refused {
     };
 }
 
-refused!(a_masked_frame_of_a_server, [0x81, 0x80, 1, 2, 3, 4], FrameFault::Masked);
-refused!(a_reserved_bit, [0xc1, 0], FrameFault::Reserved);
-refused!(a_reserved_opcode, [0x83, 0], FrameFault::Opcode(3));
-refused!(a_reserved_control_opcode, [0x8b, 0], FrameFault::Opcode(11));
-refused!(a_ping_in_parts, [0x09, 0], FrameFault::ControlFragmented);
-refused!(a_long_ping, [0x89, 126], FrameFault::ControlLength);
-refused!(a_length_with_room_to_spare, [0x82, 126, 0, 125], FrameFault::Length);
+refused!(a_masked_frame_of_a_server, [0x81, 0x80, 1, 2, 3, 4], WebSocketFault::Masked);
+refused!(a_reserved_bit, [0xc1, 0], WebSocketFault::Reserved);
+refused!(a_reserved_opcode, [0x83, 0], WebSocketFault::Opcode(3));
+refused!(a_reserved_control_opcode, [0x8b, 0], WebSocketFault::Opcode(11));
+refused!(a_ping_in_parts, [0x09, 0], WebSocketFault::ControlFragmented);
+refused!(a_long_ping, [0x89, 126], WebSocketFault::ControlLength);
+refused!(a_length_with_room_to_spare, [0x82, 126, 0, 125], WebSocketFault::Length);
 refused!(
     a_long_length_with_room_to_spare,
     [0x82, 127, 0, 0, 0, 0, 0, 0, 0xff, 0xff],
-    FrameFault::Length
+    WebSocketFault::Length
 );
-refused!(a_negative_length, [0x82, 127, 0x80, 0, 0, 0, 0, 0, 0, 0], FrameFault::LengthTooLarge);
-refused!(a_part_of_nothing, [0x80, 0], FrameFault::Continuation);
-refused!(a_part_after_the_last, [0x81, 0, 0x80, 0], FrameFault::Continuation);
-refused!(a_message_inside_another, [0x01, 0, 0x81, 0], FrameFault::Interrupted);
-refused!(half_a_close_code, [0x88, 1, 3], FrameFault::CloseLength);
-refused!(a_close_code_for_nobody, [0x88, 2, 3, 0xed], FrameFault::CloseCode(1005));
-refused!(a_close_reason_that_is_no_text, [0x88, 3, 3, 0xe8, 0xff], FrameFault::CloseReason);
-refused!(more_after_a_close, [0x88, 0, 0x89], FrameFault::AfterClose);
+refused!(a_negative_length, [0x82, 127, 0x80, 0, 0, 0, 0, 0, 0, 0], WebSocketFault::LengthTooLarge);
+refused!(a_part_of_nothing, [0x80, 0], WebSocketFault::Continuation);
+refused!(a_part_after_the_last, [0x81, 0, 0x80, 0], WebSocketFault::Continuation);
+refused!(a_message_inside_another, [0x01, 0, 0x81, 0], WebSocketFault::Interrupted);
+refused!(half_a_close_code, [0x88, 1, 3], WebSocketFault::CloseLength);
+refused!(a_close_code_for_nobody, [0x88, 2, 3, 0xed], WebSocketFault::CloseCode(1005));
+refused!(a_close_reason_that_is_no_text, [0x88, 3, 3, 0xe8, 0xff], WebSocketFault::CloseReason);
+refused!(more_after_a_close, [0x88, 0, 0x89], WebSocketFault::AfterClose);
 
 #[test]
 fn a_client_masks() {
-    assert_eq!(verdict(Sender::Client, false, &[&[0x81, 0]]), Err(FrameFault::Unmasked));
+    assert_eq!(verdict(FrameSender::Client, false, &[&[0x81, 0]]), Err(WebSocketFault::Unmasked));
     // The code is read through the mask: 1000, and then nothing any more.
     let close = [0x88, 0x82, 1, 2, 3, 4, 3 ^ 1, 0xe8 ^ 2];
-    assert_eq!(verdict(Sender::Client, false, &[&close]), Ok(()));
+    assert_eq!(verdict(FrameSender::Client, false, &[&close]), Ok(()));
     let closed = [&close[..], &[0x81]].concat();
-    assert_eq!(verdict(Sender::Client, false, &[&closed]), Err(FrameFault::AfterClose));
+    assert_eq!(verdict(FrameSender::Client, false, &[&closed]), Err(WebSocketFault::AfterClose));
 }
 
 #[test]
 fn a_compressed_message_says_so_once() {
-    let first = |bytes: &[u8]| verdict(Sender::Server, true, &[bytes]);
+    let first = |bytes: &[u8]| verdict(FrameSender::Server, true, &[bytes]);
     assert_eq!(first(&[0xc1, 0]), Ok(()));
     assert_eq!(first(&[0x41, 0, 0x80, 0]), Ok(()));
-    assert_eq!(first(&[0x41, 0, 0xc0, 0]), Err(FrameFault::Reserved));
-    assert_eq!(first(&[0xc9, 0]), Err(FrameFault::Reserved));
-    assert_eq!(first(&[0xa1, 0]), Err(FrameFault::Reserved));
+    assert_eq!(first(&[0x41, 0, 0xc0, 0]), Err(WebSocketFault::Reserved));
+    assert_eq!(first(&[0xc9, 0]), Err(WebSocketFault::Reserved));
+    assert_eq!(first(&[0xa1, 0]), Err(WebSocketFault::Reserved));
 }
 
 #[test]
@@ -83,22 +83,22 @@ fn control_frames_come_between_the_parts_of_a_message() {
 
 #[test]
 fn a_close_frame_fits_between_frames_and_after_what_was_accepted() {
-    let mut checker = FrameChecker::new(Sender::Server, PLAIN);
+    let mut checker = FrameChecker::new(FrameSender::Server, PLAIN);
     assert!(checker.can_close());
     checker.feed(&[0x81, 2, b'h']).unwrap();
     assert!(!checker.can_close(), "inside a frame");
     checker.feed(b"i").unwrap();
     assert!(checker.can_close());
     // What is refused was not relayed, so it is not in the way.
-    assert_eq!(checker.feed(&[0x81, 1, b'a', 0x83]), Err(FrameFault::Opcode(3)));
+    assert_eq!(checker.feed(&[0x81, 1, b'a', 0x83]), Err(WebSocketFault::Opcode(3)));
     assert!(checker.can_close());
-    assert_eq!(checker.feed(&[0x81, 0]), Err(FrameFault::Opcode(3)), "a fault stays");
-    assert_eq!(checker.fault(), Some(FrameFault::Opcode(3)));
+    assert_eq!(checker.feed(&[0x81, 0]), Err(WebSocketFault::Opcode(3)), "a fault stays");
+    assert_eq!(checker.fault(), Some(WebSocketFault::Opcode(3)));
 }
 
 #[test]
 fn nobody_closes_twice() {
-    let mut checker = FrameChecker::new(Sender::Server, PLAIN);
+    let mut checker = FrameChecker::new(FrameSender::Server, PLAIN);
     checker.feed(&[0x88, 0]).unwrap();
     assert!(!checker.can_close());
 }
@@ -134,7 +134,7 @@ proptest! {
         deflate in any::<bool>(),
         client in any::<bool>(),
     ) {
-        let sender = if client { Sender::Client } else { Sender::Server };
+        let sender = if client { FrameSender::Client } else { FrameSender::Server };
         let whole = verdict(sender, deflate, &[&stream]);
         let each: Vec<&[u8]> = stream.chunks(1).collect();
         prop_assert_eq!(verdict(sender, deflate, &each), whole);
@@ -164,18 +164,18 @@ fn masked(first: u8, length: &[u8], payload: &[u8]) -> Vec<u8> {
 fn a_masked_close_frame_is_read_through_its_mask() {
     let close = |payload: &[u8]| {
         let length = u8::try_from(payload.len()).unwrap();
-        verdict(Sender::Client, false, &[&masked(0x88, &[length], payload)])
+        verdict(FrameSender::Client, false, &[&masked(0x88, &[length], payload)])
     };
     assert_eq!(close(&[3, 0xe8]), Ok(()));
     assert_eq!(close(&[&[3, 0xe8][..], b"bye"].concat()), Ok(()));
-    assert_eq!(close(&[3, 0xed]), Err(FrameFault::CloseCode(1005)));
-    assert_eq!(close(&[3, 0xe8, 0xff]), Err(FrameFault::CloseReason));
+    assert_eq!(close(&[3, 0xed]), Err(WebSocketFault::CloseCode(1005)));
+    assert_eq!(close(&[3, 0xe8, 0xff]), Err(WebSocketFault::CloseReason));
 }
 
 #[test]
 fn a_control_frame_may_have_125_bytes() {
     assert_eq!(from_server(&[&[0x89, 125][..], &[0; 125]].concat()), Ok(()));
-    assert_eq!(from_server(&[0x89, 126]), Err(FrameFault::ControlLength));
+    assert_eq!(from_server(&[0x89, 126]), Err(WebSocketFault::ControlLength));
 }
 
 /// Where one frame ends and the next begins.
@@ -191,9 +191,9 @@ fn a_masked_frame_ends_where_its_length_says() {
         let ping = masked(0x89, &[0], &[]);
         let unmasked = [0x89, 0x00];
         for piece in [&frame[..], &[&frame[..], &ping].concat()] {
-            assert_eq!(verdict(Sender::Client, false, &[piece]), Ok(()), "{length}");
-            let fault = verdict(Sender::Client, false, &[piece, &unmasked]);
-            assert_eq!(fault, Err(FrameFault::Unmasked), "{length}");
+            assert_eq!(verdict(FrameSender::Client, false, &[piece]), Ok(()), "{length}");
+            let fault = verdict(FrameSender::Client, false, &[piece, &unmasked]);
+            assert_eq!(fault, Err(WebSocketFault::Unmasked), "{length}");
         }
     }
 }

@@ -16,8 +16,8 @@ const ASKING: &str = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\nSec-WebSocket
                       Sec-WebSocket-Protocol: chat, superchat\n\
                       Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits, x-y";
 
-fn answer(headers: &'static str) -> Result<Agreed, HandshakeFault> {
-    Offer::read(&Lines(ASKING), Version::Http11).unwrap().check(&Lines(headers))
+fn answer(headers: &'static str) -> Result<AgreedExtensions, HandshakeFault> {
+    WebSocketOffer::read(&Lines(ASKING), Version::Http11).unwrap().check(&Lines(headers))
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn the_example_of_the_rfc_is_a_handshake() {
         "Upgrade: websocket\nConnection: Upgrade\n\
          Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\nSec-WebSocket-Protocol: chat",
     );
-    assert_eq!(agreed, Ok(Agreed { deflate: false }));
+    assert_eq!(agreed, Ok(AgreedExtensions { deflate: false }));
 }
 
 #[test]
@@ -36,12 +36,13 @@ fn compression_is_agreed_on_in_the_answer() {
          Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\n\
          Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits=\"10\"",
     );
-    assert_eq!(agreed, Ok(Agreed { deflate: true }));
+    assert_eq!(agreed, Ok(AgreedExtensions { deflate: true }));
 }
 
 #[test]
 fn a_fault_says_what_was_written_and_what_to_write() {
-    let read = |headers| Offer::read(&Lines(headers), Version::Http11).unwrap_err().to_string();
+    let read =
+        |headers| WebSocketOffer::read(&Lines(headers), Version::Http11).unwrap_err().to_string();
     assert_eq!(
         read("Sec-WebSocket-Key: c2hvcnQ=\nSec-WebSocket-Version: 13"),
         "`Sec-WebSocket-Key` is `c2hvcnQ=`; write it once, 16 random bytes in base64"
@@ -56,11 +57,11 @@ fn a_fault_says_what_was_written_and_what_to_write() {
 
 #[test]
 fn http2_has_neither_key_nor_accept() {
-    let offer = Offer::read(&Lines("sec-websocket-version: 13"), Version::Http2).unwrap();
-    assert_eq!(offer.check(&Lines("")), Ok(Agreed { deflate: false }));
+    let offer = WebSocketOffer::read(&Lines("sec-websocket-version: 13"), Version::Http2).unwrap();
+    assert_eq!(offer.check(&Lines("")), Ok(AgreedExtensions { deflate: false }));
     let stray = HandshakeFault::Stray("sec-websocket-accept");
     assert_eq!(offer.check(&Lines("sec-websocket-accept: x")), Err(stray));
-    let read = Offer::read(&Lines(ASKING), Version::Http2);
+    let read = WebSocketOffer::read(&Lines(ASKING), Version::Http2);
     assert_eq!(read.unwrap_err(), HandshakeFault::Stray("sec-websocket-key"));
 }
 
@@ -92,10 +93,10 @@ const PROOF: &str = "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\n";
 
 fn read(more: &str) -> Result<(), HandshakeFault> {
     let headers = Lines(format!("{KEY}{more}").leak());
-    Offer::read(&headers, Version::Http11).map(drop)
+    WebSocketOffer::read(&headers, Version::Http11).map(drop)
 }
 
-fn answered(more: &str) -> Result<Agreed, HandshakeFault> {
+fn answered(more: &str) -> Result<AgreedExtensions, HandshakeFault> {
     answer(format!("{PROOF}{more}").leak())
 }
 
@@ -146,6 +147,9 @@ fn a_body_has_no_place_in_an_answer() {
         let told = answered(&format!("Upgrade: websocket\nConnection: upgrade\n{line}"));
         assert!(matches!(told, Err(HandshakeFault::Body(_))), "{line}");
     }
-    let offer = Offer::read(&Lines("sec-websocket-version: 13\ncontent-length: 0"), Version::Http2);
+    let offer = WebSocketOffer::read(
+        &Lines("sec-websocket-version: 13\ncontent-length: 0"),
+        Version::Http2,
+    );
     assert_eq!(offer.unwrap_err(), HandshakeFault::Body("content-length"));
 }

@@ -7,7 +7,7 @@ use crate::HeaderName;
 fn answers(policy: &Policy, method: &str, url: &str, headers: &[(&str, &str)]) -> String {
     let headers =
         headers.iter().map(|(name, value)| (HeaderName::parse(name).unwrap(), (*value).to_owned()));
-    let asked = Asked::new(method, url).and_then(|asked| asked.with_headers(headers));
+    let asked = SampleRequest::new(method, url).and_then(|asked| asked.with_headers(headers));
     match asked {
         Ok(asked) => policy.decide(&asked.question()).to_string(),
         Err(refused) => refused,
@@ -80,7 +80,7 @@ fn a_path_that_is_named_besides_does_not_dodge_a_check_of_the_body() {
     );
     let asked = |first: &str, besides: &str| {
         let header = (HeaderName::parse("x-original-url").unwrap(), besides.to_owned());
-        let asked = Asked::new("POST", &format!("https://git.example{first}")).unwrap();
+        let asked = SampleRequest::new("POST", &format!("https://git.example{first}")).unwrap();
         asked.with_headers([header]).unwrap()
     };
     let push = "/acme/widgets.git/git-receive-pack";

@@ -1,0 +1,219 @@
+//! `sluice session cp`: files in and out of a session.
+//!
+//! The sandbox's own half is our program, so an image needs no tar. What comes
+//! out is an archive from a sandbox: it is unpacked by the rules of
+//! [`files::archive`], bounded, and refused whole if one entry leads elsewhere.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use engine::first_process;
+use engine::outcome::{Outcome, Usage};
+use engine::session::commands::{Entry, Writing};
+use engine::session::state::State;
+use files::archive::{self, ArchiveLimits, Moved};
+use files::printable::Printable;
+use policies::Size;
+use protocol::init::{CommandEnd, CommandSpec, InitMessage, Streams};
+use serde::Serialize;
+
+use super::find;
+use crate::console::{Console, Format};
+use crate::exit::{Exit, Failure};
+
+/// Copy a file or directory into a session, or out of one.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "  sluice session cp build.sh work:/workspace/
+  sluice session cp work:/workspace/dist ./dist
+
+A path without `NAME:` is ours. Into a directory that is there it goes under its own
+name; else it becomes the path. Links that lead out, devices and pipes are refused.")]
+pub(crate) struct Cp {
+    #[arg(value_name = "SRC")]
+    from: String,
+    #[arg(value_name = "DST")]
+    to: String,
+    /// The most bytes to copy [default: what the session may write].
+    #[arg(long, value_parser = Size::parse, env = "SLUICE_CP_LIMIT", hide_env_values = true)]
+    limit: Option<Size>,
+}
+
+/// One side of a copy.
+#[derive(Debug, Eq, PartialEq)]
+enum Place {
+    Here(PathBuf),
+    SandboxFiles { session: String, path: String },
+}
+
+impl Place {
+    /// A colon before any slash separates a session from a path inside it.
+    fn parse(written: &str) -> Self {
+        match written.split_once(':') {
+            Some((session, path)) if !session.is_empty() && !session.contains('/') => {
+                Self::SandboxFiles { session: session.to_owned(), path: path.to_owned() }
+            }
+            Some(_) | None => Self::Here(written.into()),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Copied {
+    entries: u64,
+    bytes: u64,
+}
+
+pub(crate) fn run(asked: &Cp, console: &mut Console) -> Result<Exit, Failure> {
+    let (session, way) = match (Place::parse(&asked.from), Place::parse(&asked.to)) {
+        (Place::Here(from), Place::SandboxFiles { session, path }) => {
+            (session, Way::In { from, path })
+        }
+        (Place::SandboxFiles { session, path }, Place::Here(to)) => {
+            (session, Way::Out { path, to })
+        }
+        (Place::Here(_), Place::Here(_)) => {
+            return Err(Failure::Usage("one side must be in a session: NAME:/path".to_owned()));
+        }
+        (Place::SandboxFiles { .. }, Place::SandboxFiles { .. }) => {
+            return Err(Failure::Usage("one side must be here".to_owned()));
+        }
+    };
+    let state = find(&session)?;
+    let bytes = asked.limit.map_or(state.plan().limits.disk, Size::bytes);
+    let limits = ArchiveLimits { bytes, ..ArchiveLimits::default() };
+    let Moved { entries, bytes } = copy(&state, &way, &limits)?;
+    if console.format == Format::Table {
+        console.say(format_args!("copied {entries} files and directories, {bytes} bytes"));
+    } else {
+        console.json(&Copied { entries, bytes })?;
+    }
+    Ok(Exit::Success)
+}
+
+enum Way {
+    In { from: PathBuf, path: String },
+    Out { path: String, to: PathBuf },
+}
+
+impl Way {
+    fn verb(&self) -> (&'static str, &str) {
+        match self {
+            Self::In { path, .. } => ("receive", path),
+            Self::Out { path, .. } => ("send", path),
+        }
+    }
+}
+
+fn copy(state: &State, way: &Way, limits: &ArchiveLimits) -> anyhow::Result<Moved> {
+    let (verb, path) = way.verb();
+    let words = ["/run/sluice/init", "files", verb, &limits.bytes.to_string(), path];
+    let words = words.map(str::to_owned).to_vec();
+    let command = CommandSpec {
+        words: words.clone(),
+        directory: None,
+        environment: Vec::new(),
+        streams: Streams::Direct,
+        deadline: Some(state.plan().limits.timeout),
+        ends_sandbox: false,
+        outlives_client: false,
+    };
+    let folder = state.folder();
+    let _writing = Writing::among_others(folder).context("the session is not there any more")?;
+    let user = state.plan().host_user;
+    let (their_input, input) = first_process::pipe_for(user)?;
+    let (output, their_output) = io::pipe()?;
+    let (errors, their_errors) = io::pipe()?;
+    let given = [their_input.as_fd(), their_output.as_fd(), their_errors.as_fd()];
+    for pipe in given {
+        first_process::give(pipe, user)?;
+    }
+    let link = first_process::run(&state.socket(), command, &given)?;
+    drop((their_input, their_output, their_errors));
+    let (output, errors) = (OwnedFd::from(output), OwnedFd::from(errors));
+    let entry = Entry::begin(&state.evidence()?, words, None, false)
+        .context("the copy cannot be written down")?;
+    let complaint = thread::spawn(move || said(File::from(errors)));
+    let moved = match way {
+        Way::In { from, .. } => {
+            let sent = archive::send(from, limits, io::BufWriter::new(File::from(input)));
+            let answer = said(File::from(output));
+            sent.map_err(anyhow::Error::from).and_then(|_| counted(&answer))
+        }
+        Way::Out { to, .. } => {
+            drop(input);
+            let received = archive::receive(File::from(output), to, limits);
+            received.map_err(anyhow::Error::from)
+        }
+    };
+    // It has no reason to take long any more.
+    let code = match first_process::facts(&link, END_TIMEOUT) {
+        Ok((_, InitMessage::Ended(CommandEnd::Exited(code)))) => code,
+        Ok((_, InitMessage::Ended(CommandEnd::Signaled(number)))) => 128_u8.saturating_add(number),
+        Ok((_, InitMessage::Ended(CommandEnd::Deadline))) => 124,
+        Ok(_) | Err(_) => 125,
+    };
+    let copied = moved.as_ref().map(|moved| moved.bytes).unwrap_or_default();
+    let usage = Usage { output: copied, ..Usage::default() };
+    entry.end(Outcome::Exited { code }, usage).context("the copy cannot be written down")?;
+    let complaint = complaint.join().unwrap_or_default();
+    match (moved, code) {
+        (Ok(moved), 0) => Ok(moved),
+        // What failed inside explains what failed here, not the other way round.
+        (_, 1..) if !complaint.trim().is_empty() => {
+            Err(anyhow!("in the session: {}", Printable(complaint.trim())))
+        }
+        (Err(err), _) => Err(err),
+        (Ok(_), code) => Err(anyhow!("it ended with code {code} in the session")),
+    }
+}
+
+/// A short text from inside.
+fn said(from: File) -> String {
+    let mut bytes = Vec::new();
+    drop(from.take(MAX_COMPLAINT_BYTES).read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn counted(answer: &str) -> anyhow::Result<Moved> {
+    let numbers = answer.trim().split_once(' ');
+    let moved = numbers.and_then(|(entries, bytes)| {
+        Some(Moved { entries: entries.parse().ok()?, bytes: bytes.parse().ok()? })
+    });
+    moved.ok_or_else(|| anyhow!("the session did not say what arrived"))
+}
+
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_COMPLAINT_BYTES: u64 = 16 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_colon_before_any_slash_names_a_session() {
+        let here = |path: &str| Place::Here(Path::new(path).to_owned());
+        let inside = |session: &str, path: &str| Place::SandboxFiles {
+            session: session.to_owned(),
+            path: path.to_owned(),
+        };
+        for (written, meant) in [
+            ("work:/workspace/a", inside("work", "/workspace/a")),
+            ("work:a:b", inside("work", "a:b")),
+            ("work:", inside("work", "")),
+            ("a", here("a")),
+            ("./a:b", here("./a:b")),
+            ("/tmp/a:b", here("/tmp/a:b")),
+            (":a", here(":a")),
+        ] {
+            assert_eq!(Place::parse(written), meant, "{written}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! `sluice session stop`.
+
+use anyhow::Context as _;
+use clap::Args;
+use engine::backend;
+use engine::run::stop_by;
+use engine::run_lock;
+use engine::session::finish::{Why, finish};
+use engine::work_budget::{self, WorkBudget};
+use files::printable::Printable;
+use tokio::runtime::Runtime;
+
+use super::find;
+use crate::caller;
+use crate::console::{Console, Format, Tone, recording_takes_a_while};
+use crate::environment;
+use crate::exit::{Exit, Failure};
+use crate::request::BackendKind;
+
+/// Stop sessions and close their evidence.
+#[derive(Debug, Args)]
+#[command(after_help = "What a session changed is kept: `sluice diff` shows it, `sluice apply` \
+brings it home.")]
+pub(crate) struct Stop {
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+}
+
+pub(crate) fn run(asked: &Stop, console: &mut Console) -> Result<Exit, Failure> {
+    let mut exit = Exit::Success;
+    let mut records = Vec::new();
+    for name in &asked.names {
+        match stop(name) {
+            Ok(finished) => {
+                for left in &finished.left {
+                    let word = console.toned_aside(Tone::Warn, "left behind:");
+                    console.say(format_args!("{word} {left}; `sluice sweep` tries again"));
+                    exit = Exit::Failed;
+                }
+                for missing in &finished.missing {
+                    let word = console.toned_aside(Tone::Warn, "not in the evidence:");
+                    console.say(format_args!("{word} {}", Printable(missing)));
+                }
+                for not_done in &finished.not_done {
+                    let word = console.toned_aside(Tone::Warn, "not whole in the evidence:");
+                    console.say(format_args!("{word} {not_done}"));
+                }
+                if console.format == Format::Table {
+                    console.say(format_args!("stopped {}, run {}", Printable(name), finished.run));
+                }
+                records.push(finished.record);
+            }
+            Err(failure) => {
+                let word = console.toned_aside(Tone::Bad, "error:");
+                console.say(format_args!("{word} {}", failure.in_one_line()));
+                exit = Exit::Failed;
+            }
+        }
+    }
+    if console.format != Format::Table {
+        console.json_list(&records)?;
+    }
+    Ok(exit)
+}
+
+fn stop(name: &str) -> Result<engine::session::finish::Finished, Failure> {
+    let state = find(name)?;
+    let kind = BackendKind::named(&state.plan().backend)
+        .ok_or_else(|| anyhow::anyhow!("this build has no backend `{}`", state.plan().backend))?;
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let finished = runtime.block_on(async {
+        let backend = backend::open(kind, environment::of_this_process()).await?.backend;
+        let held = run_lock::try_hold(state.folder());
+        let held = held.context("somebody else is stopping it at this moment")?;
+        let stop = work_budget::Stop::default();
+        let listening = stop_by(caller::listen(), stop.clone());
+        let budget = WorkBudget::attended(stop).announcing(recording_takes_a_while);
+        let finished = finish(&state, Why::Stopped, &*backend, held, &budget).await;
+        listening.abort();
+        anyhow::Ok(finished)
+    })?;
+    Ok(finished)
+}

@@ -1,0 +1,63 @@
+//! `sluice image`.
+
+use std::time::Instant;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use engine::backend;
+use tokio::runtime::Runtime;
+
+use crate::console::Console;
+use crate::environment;
+use crate::exit::{Exit, Failure};
+use crate::request::{AGENT_IMAGE, BackendKind, backend_kind};
+
+/// Make the image that sandboxes are made of.
+#[derive(Debug, Args)]
+pub struct Image {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Build(Build),
+}
+
+/// Build the image from this machine's own packages; nothing is pulled.
+#[derive(Debug, Args)]
+struct Build {
+    /// What to call it.
+    #[arg(
+        long,
+        value_name = "IMAGE",
+        default_value = AGENT_IMAGE,
+        env = "SLUICE_IMAGE_NAME",
+        hide_env_values = true
+    )]
+    name: String,
+    /// Whose image it is.
+    #[arg(
+        long,
+        value_parser = backend_kind(),
+        value_name = "NAME",
+        default_value = "auto",
+        env = "SLUICE_BACKEND",
+        hide_env_values = true
+    )]
+    backend: BackendKind,
+}
+
+pub fn run(asked: &Image, console: &mut Console) -> Result<Exit, Failure> {
+    let Verb::Build(Build { name, backend: on }) = &asked.verb;
+    console.say(format_args!("building {name} from this machine's packages; about a minute"));
+    let begun = Instant::now();
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let built = runtime.block_on(async {
+        let opened = backend::open(*on, environment::of_this_process()).await?;
+        opened.backend.build_image(name).await
+    });
+    built.map_err(anyhow::Error::new)?;
+    console.say(format_args!("built {name} in {} s", begun.elapsed().as_secs()));
+    Ok(Exit::Success)
+}

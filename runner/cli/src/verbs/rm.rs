@@ -1,0 +1,61 @@
+//! `sluice rm`: removes a run, evidence and all.
+
+use anyhow::Context as _;
+use clap::Args;
+use engine::backend::{self, BackendError};
+use engine::evidence::RunFolder;
+use engine::plan::RunId;
+use tokio::runtime::Runtime;
+
+use crate::console::Console;
+use crate::environment;
+use crate::exit::{Exit, Failure};
+use crate::runs::{RunName, Runs};
+use crate::session::living;
+
+/// Remove runs that have ended, with their evidence.
+#[derive(Debug, Args)]
+pub struct Rm {
+    #[command(flatten)]
+    runs: Runs,
+    /// The runs: `last`, ids, or beginnings of them.
+    #[arg(required = true, value_name = "RUN")]
+    which: Vec<RunName>,
+}
+
+pub fn run(asked: &Rm, console: &mut Console) -> Result<Exit, Failure> {
+    let place = asked.runs.place()?;
+    let mut exit = Exit::Success;
+    for name in &asked.which {
+        let run = &asked.runs.find(name)?;
+        match remove(&place, run) {
+            Ok(()) => console.say(format_args!("removed {run}")),
+            Err(err) => {
+                console.say(format_args!("{run} stays: {err:#}"));
+                exit = Exit::Failed;
+            }
+        }
+    }
+    Ok(exit)
+}
+
+fn remove(place: &std::path::Path, run: &RunId) -> anyhow::Result<()> {
+    let folder = RunFolder::open(place, run.as_str())?;
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    if runtime.block_on(is_running(run)).context("whether it is running is not known")? {
+        anyhow::bail!("it is running; stop it first");
+    }
+    if living(run.as_str()).is_some() {
+        anyhow::bail!("it is a session that nobody has closed; `sluice sweep` does");
+    }
+    Ok(folder.remove()?)
+}
+
+async fn is_running(run: &RunId) -> Result<bool, BackendError> {
+    for backend in backend::all(environment::of_this_process()).await {
+        if backend.found().await?.iter().any(|one| one.running && one.run == *run) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

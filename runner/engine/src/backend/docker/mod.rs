@@ -1,0 +1,212 @@
+//! Sandboxes in Docker, engine 20.10 and newer.
+//!
+//! One file a concern: [`network`] makes the sandbox's only network, [`gateway`]
+//! starts what stands at its other end, [`sandbox`] says what a sandbox is made
+//! of, [`users`] who it is.
+
+mod egress;
+mod firewall;
+mod gateway;
+mod network;
+mod reach;
+mod sandbox;
+mod users;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bollard::errors::Error;
+
+use super::engine::labels::Names;
+use super::engine::{
+    Engine, container_env, containers, in_its_words, labels, shared_terminals, stats, status,
+    subnet, sweep,
+};
+use super::{
+    Abilities, Backend, BackendError, Ended, Enforcement, GatewayFiles, GatewayHandle,
+    LabelledResource, Network, Provenance, Sandbox, SandboxFiles, Stats, Step, UserOf,
+    shared_inotify, shared_pipes,
+};
+use crate::environment::Environment;
+use crate::image::agent;
+use crate::plan::{Plan, RunId};
+use crate::resource::Resource;
+use crate::spec::AGENT_IMAGE;
+
+/// A Docker engine that answers.
+#[derive(Debug)]
+pub struct Docker {
+    engine: Engine,
+    user: UserOf,
+}
+
+impl Docker {
+    /// Reaches the engine that `DOCKER_HOST` names, else the one at the usual socket.
+    pub async fn connect(environment: &Environment) -> Result<Self, BackendError> {
+        let unreachable = |why| broken(Step::Connect, why);
+        let socket = reach::socket(environment).map_err(unreachable)?;
+        reach::knock(&socket).map_err(unreachable)?;
+        let socket = socket.display().to_string();
+        let api = bollard::Docker::connect_with_unix(&socket, 120, bollard::API_DEFAULT_VERSION)
+            .map_err(failed(Step::Connect))?;
+        // The engine speaks an older version than we know; ask which.
+        let api = api.negotiate_version().await.map_err(|err| {
+            let advice =
+                format!("what listens at {socket} does not answer as a Docker engine does");
+            broken(Step::Connect, anyhow::Error::new(err).context(advice))
+        })?;
+        // A busy engine makes networks one after the other.
+        let api = api.with_timeout(REQUEST_TIMEOUT);
+        let user = user(&api).await;
+        let environment = environment.clone();
+        Ok(Self { engine: Engine { api, name: NAME, environment }, user })
+    }
+}
+
+#[async_trait]
+impl Backend for Docker {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn abilities(&self) -> Abilities {
+        let own = self.user != UserOf::Caller;
+        Abilities {
+            backend: NAME,
+            image: AGENT_IMAGE,
+            interfaces: "eth0 lo",
+            cpus: Enforcement::Enforced,
+            memory: Enforcement::Enforced,
+            pids: Enforcement::Enforced,
+            inotify: if own { Enforcement::Enforced } else { shared_inotify() },
+            pipes: if own { Enforcement::Enforced } else { shared_pipes() },
+            terminals: shared_terminals(),
+            user: self.user,
+        }
+    }
+
+    async fn has_image(&self, image: &str) -> bool {
+        self.engine.api.inspect_image(image).await.is_ok()
+    }
+
+    async fn build_image(&self, name: &str) -> Result<(), BackendError> {
+        let Engine { api, environment, .. } = &self.engine;
+        let build =
+            async { agent::build(api, name, agent::config(environment)?, environment).await };
+        build.await.map_err(|err| broken(Step::BuildImage, err))
+    }
+
+    async fn host(&self) -> Result<IpAddr, BackendError> {
+        egress::host(self).await
+    }
+
+    async fn used(&self, image: &str) -> Provenance {
+        let api = &self.engine.api;
+        let (version, image) = tokio::join!(api.version(), api.inspect_image(image));
+        let image = image.ok();
+        Provenance {
+            engine: version.ok().and_then(|version| version.version).map(|v| format!("{NAME} {v}")),
+            image_id: image.as_ref().and_then(|image| image.id.clone()),
+            image_digests: image.and_then(|image| image.repo_digests).unwrap_or_default(),
+        }
+    }
+
+    fn starts_gateway_concurrently(&self) -> bool {
+        true
+    }
+
+    fn max_concurrent_starts(&self) -> Option<usize> {
+        Some(super::engine::max_concurrent_starts())
+    }
+
+    fn resources(&self, plan: &Plan) -> Vec<Resource> {
+        Names::of(&plan.run).resources(plan)
+    }
+
+    async fn connect(&self, plan: &Plan, files: &GatewayFiles) -> Result<Network, BackendError> {
+        // A rule we may not set is not relied upon.
+        let firewall = {
+            let environment = self.engine.environment.clone();
+            tokio::task::spawn_blocking(move || firewall::ensure(&environment))
+        };
+        let gateway = async {
+            egress::ensure(self).await?;
+            gateway::create(self, plan, files).await
+        };
+        let (network, gateway, _) = tokio::join!(network::make(self, &plan.run), gateway, firewall);
+        gateway?;
+        network
+    }
+
+    async fn start_gateway(
+        &self,
+        plan: &Plan,
+        network: &Network,
+        _: &GatewayFiles,
+    ) -> Result<GatewayHandle, BackendError> {
+        gateway::start(self, plan, network).await
+    }
+
+    async fn create(
+        &self,
+        plan: &Plan,
+        inside: &SandboxFiles,
+        network: Option<&Network>,
+    ) -> Result<Sandbox, BackendError> {
+        sandbox::create(self, plan, inside, network).await
+    }
+
+    async fn start(&self, sandbox: &Sandbox) -> Result<(), BackendError> {
+        containers::start(&self.engine, sandbox).await
+    }
+
+    async fn kill(&self, sandbox: &Sandbox) -> Result<(), BackendError> {
+        containers::kill(&self.engine, sandbox).await
+    }
+
+    async fn ended(&self, sandbox: &Sandbox) -> Result<Ended, BackendError> {
+        containers::ended(&self.engine, sandbox).await
+    }
+
+    async fn stats(&self, run: &RunId) -> Result<Option<Stats>, BackendError> {
+        stats::stats(&self.engine, run).await
+    }
+
+    async fn found(&self) -> Result<Vec<LabelledResource>, BackendError> {
+        sweep::found(&self.engine).await
+    }
+
+    async fn remove(&self, resource: &Resource) -> Result<(), BackendError> {
+        sweep::remove(&self.engine, resource).await
+    }
+}
+
+/// Root may make a sandbox anybody, unless the engine knows only some numbers: one
+/// that is not root's, or that gives all containers other users.
+async fn user(api: &bollard::Docker) -> UserOf {
+    if !rustix::process::geteuid().is_root() {
+        return UserOf::Caller;
+    }
+    let info = api.info().await;
+    let options = info.ok().and_then(|info| info.security_options);
+    let has = |options: &[String], name: &str| options.iter().any(|option| option.contains(name));
+    match options {
+        Some(options) if !has(&options, "name=userns") && !has(&options, "name=rootless") => {
+            UserOf::Host
+        }
+        Some(_) | None => UserOf::Caller,
+    }
+}
+
+const NAME: &str = "docker";
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// An error of the engine's, and what it kept us from.
+fn failed(step: Step) -> impl FnOnce(Error) -> BackendError {
+    move |err| broken(step, err)
+}
+
+fn broken(step: Step, why: impl Into<anyhow::Error>) -> BackendError {
+    BackendError { backend: NAME, step, source: in_its_words(why.into()) }
+}

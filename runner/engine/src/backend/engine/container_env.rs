@@ -1,0 +1,83 @@
+//! What is inside a sandbox, whichever engine makes it.
+
+use std::path::PathBuf;
+
+use protocol::init::{InitArgs, Lifetime};
+
+use crate::backend::{SandboxFiles, WorkspaceMount};
+use crate::plan::Plan;
+
+/// Something of the host's that a sandbox sees.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(in crate::backend) struct Bind {
+    pub(in crate::backend) source: PathBuf,
+    pub(in crate::backend) target: String,
+    pub(in crate::backend) read_only: bool,
+}
+
+/// Everything of the host's that a sandbox sees, but for an overlay. Engines
+/// mount what lies deeper later, whatever the order here.
+pub(in crate::backend) fn binds(plan: &Plan, inside: &SandboxFiles) -> Vec<Bind> {
+    let bind = |source: &std::path::Path, target: &str, read_only| Bind {
+        source: source.to_owned(),
+        target: target.to_owned(),
+        read_only,
+    };
+    let mut binds = vec![bind(&inside.init, INIT, true), bind(&inside.socket, SOCKET, false)];
+    binds.extend(inside.probe.iter().map(|probe| bind(probe, PROBE, true)));
+    if let (Some(kit), Some(network)) = (&inside.trust, &plan.network) {
+        binds.push(bind(kit, &network.trust, true));
+        let bundle = kit.join(certs::TrustKit::BUNDLE);
+        binds.extend(network.covered.iter().map(|path| bind(&bundle, path, true)));
+    }
+    for mount in &plan.mounts {
+        binds.push(bind(&mount.source, &mount.target, mount.read_only));
+    }
+    if let WorkspaceMount::Bind { source, read_only } = &inside.workspace {
+        binds.push(bind(source, &plan.workspace.target, *read_only));
+    }
+    binds.extend(inside.protected.iter().map(|(source, target)| bind(source, target, true)));
+    binds.extend(inside.masked.iter().map(|masked| bind(&masked.with, &masked.path, true)));
+    binds
+}
+
+/// What the first process is told.
+pub(in crate::backend) fn init_args(plan: &Plan) -> Vec<String> {
+    let places = plan.tmpfs.iter().map(|place| &*place.target).chain(["/dev/shm"]);
+    let places = places.chain(plan.workspace.source.as_ref().map(|_| &*plan.workspace.target));
+    let args = InitArgs {
+        socket: SOCKET.into(),
+        grace: plan.limits.grace,
+        bounded: places.map(str::to_owned).collect(),
+        lifetime: match &plan.session {
+            Some(session) => Lifetime::Until(session.until.into()),
+            None => Lifetime::Attached,
+        },
+    };
+    vec![serde_json::to_string(&args).expect("plain data")]
+}
+
+pub(in crate::backend) const INIT: &str = "/run/sluice/init";
+pub(crate) const PROBE: &str = "/run/sluice/probe";
+pub(in crate::backend) const SOCKET: &str = "/run/sluice/runner.sock";
+pub(in crate::backend) const SHARED_MEMORY: u64 = 64 << 20;
+
+/// What the engine hides by itself, and what it forgot.
+pub(in crate::backend) const MASKED: [&str; 13] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+    "/sys/kernel/debug",
+];
+
+pub(in crate::backend) const READ_ONLY: [&str; 5] =
+    ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];

@@ -1,0 +1,97 @@
+//! Starting and ending containers.
+
+use bollard::query_parameters::{
+    AttachContainerOptionsBuilder, InspectContainerOptions, KillContainerOptionsBuilder,
+    StartContainerOptions, WaitContainerOptionsBuilder,
+};
+use futures_util::StreamExt as _;
+
+use super::{Engine, status};
+use crate::backend::{BackendError, Ended, GatewayHandle, GatewayLog, Sandbox, Step};
+use crate::plan::Plan;
+
+/// Starts a sandbox. Its first process has no streams: it speaks over its socket.
+pub(in crate::backend) async fn start(
+    engine: &Engine,
+    sandbox: &Sandbox,
+) -> Result<(), BackendError> {
+    engine
+        .api
+        .start_container(&sandbox.name, None::<StartContainerOptions>)
+        .await
+        .map_err(engine.failed(Step::Start))
+}
+
+/// Attaches to a gateway first and starts it second, so that nothing that it prints
+/// is missed. Its input is its lifeline, unless it has none; what it prints is its log.
+pub(in crate::backend) async fn start_gateway(
+    engine: &Engine,
+    plan: &Plan,
+    name: &str,
+) -> Result<GatewayHandle, BackendError> {
+    let options = AttachContainerOptionsBuilder::new()
+        .stream(true)
+        .stdin(plan.session.is_none())
+        .stdout(true)
+        .stderr(true)
+        .build();
+    let attached = engine
+        .api
+        .attach_container(name, Some(options))
+        .await
+        .map_err(engine.failed(Step::StartGateway))?;
+    engine
+        .api
+        .start_container(name, None::<StartContainerOptions>)
+        .await
+        .map_err(engine.failed(Step::StartGateway))?;
+    let log = GatewayLog::default();
+    let (mut said, listener) = (attached.output, log.clone());
+    tokio::spawn(async move {
+        while let Some(Ok(piece)) = said.next().await {
+            listener.add(&piece.into_bytes());
+        }
+        listener.end();
+    });
+    Ok(GatewayHandle { lifeline: attached.input, log })
+}
+
+/// That it has ended by itself meanwhile is as good.
+pub(in crate::backend) async fn kill(
+    engine: &Engine,
+    sandbox: &Sandbox,
+) -> Result<(), BackendError> {
+    let options = KillContainerOptionsBuilder::new().signal("KILL").build();
+    match engine.api.kill_container(&sandbox.name, Some(options)).await {
+        Err(err) if !matches!(status(&err), Some(404 | 409)) => Err(engine.broken(Step::Kill, err)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+pub(in crate::backend) async fn ended(
+    engine: &Engine,
+    sandbox: &Sandbox,
+) -> Result<Ended, BackendError> {
+    // The request lasts as long as the command.
+    let patient = engine.api.clone().with_timeout(A_YEAR);
+    let options = WaitContainerOptionsBuilder::new().condition("not-running").build();
+    let mut waiting = patient.wait_container(&sandbox.name, Some(options));
+    while let Some(answer) = waiting.next().await {
+        match answer {
+            Ok(_) | Err(bollard::errors::Error::DockerContainerWaitError { .. }) => {}
+            Err(err) => return Err(engine.broken(Step::Wait, err)),
+        }
+    }
+    let found = engine
+        .api
+        .inspect_container(&sandbox.name, None::<InspectContainerOptions>)
+        .await
+        .map_err(engine.failed(Step::Wait))?;
+    let state = found.state.unwrap_or_default();
+    Ok(Ended {
+        code: state.exit_code.unwrap_or(-1),
+        oom_killed: state.oom_killed.unwrap_or_default(),
+    })
+}
+
+const A_YEAR: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 60 * 60);

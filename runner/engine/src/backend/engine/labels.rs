@@ -1,0 +1,80 @@
+//! What a run's things are called, and how they are found again.
+
+use std::collections::HashMap;
+
+use policies::Workspace;
+
+use crate::environment::Environment;
+use crate::plan::{Plan, RunId};
+use crate::resource::Resource;
+
+pub(in crate::backend) const RUN: &str = "dev.sluice.run";
+pub(in crate::backend) const MANAGED_BY: &str = "dev.sluice.managed-by";
+pub(in crate::backend) const OWNER: &str = "dev.sluice.owner";
+/// Where the run's folder is, whose lock says whether it goes on.
+pub(in crate::backend) const RUNTIME: &str = "dev.sluice.runtime";
+pub(in crate::backend) const US: &str = "sluice";
+
+/// The names of everything one run makes.
+#[derive(Clone, Debug)]
+pub(in crate::backend) struct Names {
+    pub(in crate::backend) gateway: String,
+    pub(in crate::backend) network: String,
+    /// A network device's; those have 15 bytes at most.
+    pub(in crate::backend) bridge: String,
+    pub(in crate::backend) sandbox: String,
+    pub(in crate::backend) volume: String,
+}
+
+impl Names {
+    pub(in crate::backend) fn of(run: &RunId) -> Self {
+        Self {
+            gateway: format!("sluice-{run}-gateway"),
+            network: format!("sluice-{run}"),
+            bridge: format!("{BRIDGE_PREFIX}{}", run.short()),
+            sandbox: format!("sluice-{run}"),
+            volume: format!("sluice-{run}-workspace"),
+        }
+    }
+
+    pub(in crate::backend) fn resources(self, plan: &Plan) -> Vec<Resource> {
+        let mut made = Vec::new();
+        if plan.network.is_some() {
+            made.push(Resource::Network(self.network));
+            made.push(Resource::Container(self.gateway));
+        }
+        if plan.workspace.mode == Workspace::Overlay {
+            made.push(Resource::Volume(self.volume));
+        }
+        made.push(Resource::Container(self.sandbox));
+        made
+    }
+}
+
+/// One firewall rule covers every sandbox's bridge.
+pub(in crate::backend) const BRIDGE_PREFIX: &str = "slc-";
+
+pub(in crate::backend) fn labels(
+    run: &RunId,
+    environment: &Environment,
+) -> HashMap<String, String> {
+    let owner = rustix::process::getuid().as_raw();
+    let runtime = environment.runtime();
+    HashMap::from([
+        (RUN.to_owned(), run.as_str().to_owned()),
+        (MANAGED_BY.to_owned(), US.to_owned()),
+        (OWNER.to_owned(), owner.to_string()),
+        (RUNTIME.to_owned(), runtime.display().to_string()),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bridges_name_fits_into_a_network_device() {
+        let names = Names::of(&RunId::now());
+        assert!(names.bridge.len() <= 15, "{}", names.bridge);
+    }
+}

@@ -1,0 +1,64 @@
+//! What Docker and Podman have in common: the same questions, the same words.
+//!
+//! Podman answers Docker's own interface for everything that happens to a
+//! container once there is one. How containers and networks are made differs,
+//! and stands with each of the two.
+
+pub(super) mod container_env;
+pub(super) mod containers;
+pub(super) mod labels;
+pub(super) mod refusal;
+pub(super) mod stats;
+pub(super) mod subnet;
+pub(super) mod sweep;
+
+use bollard::errors::Error;
+
+use super::{BackendError, Enforcement, Step};
+use crate::environment::Environment;
+pub(super) use refusal::status;
+
+/// An engine that answers.
+#[derive(Debug)]
+pub(super) struct Engine {
+    pub(super) api: bollard::Docker,
+    /// What people call it.
+    pub(super) name: &'static str,
+    pub(super) environment: Environment,
+}
+
+impl Engine {
+    /// An error of the engine's, and what it kept us from.
+    pub(super) fn failed(&self, step: Step) -> impl FnOnce(Error) -> BackendError + use<> {
+        let backend = self.name;
+        move |err| BackendError { backend, step, source: err.into() }
+    }
+
+    pub(super) fn broken(&self, step: Step, why: impl Into<anyhow::Error>) -> BackendError {
+        BackendError { backend: self.name, step, source: in_its_words(why.into()) }
+    }
+}
+
+/// What an engine said. The library calls every engine Docker.
+pub(super) fn in_its_words(why: anyhow::Error) -> anyhow::Error {
+    match why.downcast_ref::<Error>() {
+        Some(Error::DockerResponseServerError { status_code, message }) => {
+            anyhow::anyhow!("the engine answered {status_code}: {message}")
+        }
+        Some(_) | None => why,
+    }
+}
+
+/// How many sandboxes an engine makes well at once: each takes two containers and a
+/// network, and networks are made one after the other.
+pub(in crate::backend) fn max_concurrent_starts() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (4 * processors).max(8)
+}
+
+/// What an engine has no word for.
+pub(in crate::backend) fn shared_terminals() -> Enforcement {
+    let why = "an engine counts terminals for all containers together, of which the host keeps a \
+               reserve";
+    Enforcement::Unavailable { why: why.to_owned() }
+}

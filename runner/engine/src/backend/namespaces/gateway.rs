@@ -1,0 +1,119 @@
+//! The gateway's process on the host.
+
+use std::fs::OpenOptions;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::process::Stdio;
+
+use protocol::launcher::{GatewaySpec, MountEntry, ProcessLimits, SandboxSpec};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+use super::launcher::{say, start};
+use super::layout::{devices, optional};
+use super::{broken, processes};
+use crate::backend::{BackendError, GatewayFiles, GatewayHandle, GatewayLog, Step};
+use crate::image::gateway::PLAIN_COPIES;
+use crate::plan::Plan;
+
+/// Starts it with the sockets that were planted for it, which are its own from
+/// then on: when it is gone, nobody listens.
+pub(super) async fn begin(
+    (launcher, runtime): (&Path, &Path),
+    plan: &Plan,
+    files: &GatewayFiles,
+    names: Vec<String>,
+    sockets: Vec<OwnedFd>,
+) -> Result<GatewayHandle, BackendError> {
+    let failed = |err| broken(Step::StartGateway, err);
+    let detached = plan.session.is_some();
+    let log = match detached {
+        false => [Stdio::piped(), Stdio::piped()],
+        // Nobody reads a pipe when we are gone.
+        true => {
+            let path = files.control.with_file_name("gateway.log");
+            let file = OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
+            [Stdio::from(file.try_clone().map_err(failed)?), Stdio::from(file)]
+        }
+    };
+    let (mut child, socket) = start(launcher, "gateway", log).map_err(failed)?;
+    processes::remember(runtime, &plan.run, processes::Role::Gateway, child.id())
+        .map_err(failed)?;
+    let fds: Vec<_> = sockets.iter().map(OwnedFd::as_fd).collect();
+    say(&socket, &jail(plan, files, names), &fds).await.map_err(failed)?;
+    drop(sockets);
+
+    let log = GatewayLog::default();
+    let (output, error) = (child.stdout.take(), child.stderr.take());
+    let listener = log.clone();
+    tokio::spawn(async move {
+        tokio::join!(read(output, &listener), read(error, &listener));
+        drop(child.wait().await);
+        listener.end();
+    });
+    Ok(GatewayHandle { lifeline: Box::pin(socket), log })
+}
+
+async fn read(from: Option<impl AsyncRead + Unpin>, log: &GatewayLog) {
+    let Some(mut from) = from else { return };
+    let mut buffer = vec![0; 4096];
+    while let Ok(length) = from.read(&mut buffer).await {
+        if length == 0 {
+            return;
+        }
+        log.add(buffer.get(..length).unwrap_or_default());
+    }
+}
+
+/// Of the host's files it sees its own, and what it takes to find and to believe
+/// an upstream.
+fn jail(plan: &Plan, files: &GatewayFiles, names: Vec<String>) -> GatewaySpec {
+    let bind = |at: &str, source: &Path, read_only| MountEntry::Bind {
+        at: at.to_owned(),
+        source: source.to_owned(),
+        read_only,
+        device: false,
+        optional: false,
+    };
+    let mut places = vec![
+        bind("/gateway", &files.program, true),
+        bind("/settings", &files.settings, true),
+        bind("/control", &files.control, false),
+        bind("/audit", &files.audit, false),
+    ];
+    places.extend(RESOLVING.map(optional));
+    // Where chance comes from, for libraries that do not ask the kernel.
+    places.extend(devices(&["null", "random", "urandom"]));
+    let mut arguments = vec!["--config".to_owned(), "/settings/gateway.yaml".to_owned()];
+    arguments.extend(plan.gateway_life());
+    GatewaySpec {
+        user: files.user.uid,
+        group: files.user.gid,
+        names,
+        order: SandboxSpec {
+            places,
+            limits: ProcessLimits {
+                open_files: plan.limits.open_files,
+                file_size: u64::MAX,
+                processes: PROCESSES,
+                data: None,
+            },
+            program: "/gateway".to_owned(),
+            arguments,
+            environment: vec![(PLAIN_COPIES.0.to_owned(), PLAIN_COPIES.1.to_owned())],
+            ..SandboxSpec::default()
+        },
+    }
+}
+
+/// How this machine resolves names, and whom it believes.
+const RESOLVING: [&str; 7] = [
+    "/etc/hosts",
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls",
+    "/etc/resolv.conf",
+    "/etc/ssl/certs",
+    "/usr/local/share/ca-certificates",
+    "/usr/share/ca-certificates",
+];
+/// Threads, that is, and as many as the caller has anyway.
+const PROCESSES: u64 = 4096;

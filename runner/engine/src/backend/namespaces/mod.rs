@@ -1,0 +1,382 @@
+//! Sandboxes of Linux namespaces: no daemon, no image, no root.
+//!
+//! Our own launcher makes them ([`crate::launch`]); this is who tells it what to
+//! make. [`layout`] decides what stands in a sandbox's root, [`groups`] what of
+//! the machine it may take, [`gateway`] starts what holds the sockets that were
+//! planted in its network, [`processes`] finds again what a crash left.
+//!
+//! Nothing here outlives its processes: mounts, networks and users are all in
+//! namespaces, which the kernel removes with the last process in them. What can
+//! be left over are empty control groups.
+
+mod delegated;
+mod gateway;
+mod groups;
+mod launcher;
+mod layout;
+mod processes;
+mod stats;
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ::gateway::control::Client;
+use async_trait::async_trait;
+use inside::launch::forbidden;
+use protocol::launcher::{LauncherMessage, ListenerSpec, NamespaceSpec, SocketKind};
+use tokio::sync::{Mutex, watch};
+use tokio::time;
+
+use super::engine::labels::Names;
+use super::{
+    Abilities, Backend, BackendError, Ended, GatewayFiles, GatewayHandle, LabelledResource,
+    Listeners, Network, Sandbox, SandboxFiles, Stats, Step,
+};
+use crate::environment::Environment;
+use crate::plan::{Plan, Ports, RunId};
+use crate::resource::Resource;
+use groups::{Group, Groups};
+use launcher::{Launcher, LauncherWriter};
+use processes::Role;
+
+/// This machine, if it lets us.
+#[derive(Debug)]
+pub struct Namespaces {
+    launcher: PathBuf,
+    groups: Groups,
+    /// Where the folders of runs are.
+    runtime: PathBuf,
+    /// The runs of this process, by their sandbox's name.
+    runs: Mutex<HashMap<String, Run>>,
+    /// Sockets that were planted and that no gateway has taken yet.
+    planted: Mutex<HashMap<String, Vec<OwnedFd>>>,
+}
+
+/// How far a run has come.
+#[derive(Debug)]
+enum Run {
+    /// There is a network, and nobody in it.
+    Begun {
+        launcher: Launcher,
+    },
+    /// The sandbox is being built.
+    Made {
+        launcher: Launcher,
+    },
+    Running {
+        voice: LauncherWriter,
+        ended: watch::Receiver<Option<Ended>>,
+    },
+}
+
+impl Namespaces {
+    /// Finds our launcher, and whether this machine permits what it does.
+    pub fn open(environment: &Environment) -> Result<Self, BackendError> {
+        let launcher = environment
+            .program("sluice-launch", "SLUICE_LAUNCH_PROGRAM")
+            .map_err(|err| broken(Step::Connect, err))?;
+        if !rustix::process::geteuid().is_root()
+            && let Some(advice) = forbidden::knob(&|path| fs::read_to_string(path).ok())
+        {
+            return Err(broken(Step::Connect, anyhow::anyhow!(advice)));
+        }
+        let (runs, planted) = (Mutex::default(), Mutex::default());
+        let runtime = environment.runtime();
+        Ok(Self { launcher, groups: Groups::here(), runtime, runs, planted })
+    }
+
+    /// Starts a launcher and lets it make the ground of `plan`.
+    async fn begin(&self, plan: &Plan, step: Step) -> Result<Run, BackendError> {
+        let failed = |err: io::Error| broken(step, err);
+        let groups = self.groups.make(&plan.run, &plan.limits);
+        let groups = groups.map_err(|err| broken(Step::Create, err))?;
+        let mut launcher = Launcher::start(&self.launcher).map_err(failed)?;
+        processes::remember(&self.runtime, &plan.run, Role::Launcher, Some(launcher.pid))
+            .map_err(failed)?;
+        let doors = plan.network.as_ref().map(|network| listener_specs(&network.ports));
+        let ground = NamespaceSpec {
+            user: plan.user.uid,
+            group: plan.user.gid,
+            host_user: plan.host_user.uid,
+            groups,
+            doors: doors.unwrap_or_default(),
+            session: plan.session.is_some(),
+        };
+        launcher.voice.say(&ground).await.map_err(failed)?;
+        if ground.doors.is_empty() {
+            return Ok(Run::Begun { launcher });
+        }
+        match launcher.hear().await.map_err(failed)? {
+            Some((LauncherMessage::ListenersOpened, sockets))
+                if sockets.len() == ground.doors.len() =>
+            {
+                self.planted.lock().await.insert(Names::of(&plan.run).sandbox, sockets);
+                Ok(Run::Begun { launcher })
+            }
+            other => Err(unexpected(step, other)),
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for Namespaces {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.groups.abilities()
+    }
+
+    /// A directory is an image; and the host's own programs are always there.
+    async fn has_image(&self, image: &str) -> bool {
+        image == HOST || Path::new(image).is_dir()
+    }
+
+    async fn build_image(&self, name: &str) -> Result<(), BackendError> {
+        let why = format!(
+            "`{name}` is not an image that can be made here: it is `{HOST}`, for this machine's own \
+             programs, or the directory of an unpacked one"
+        );
+        Err(broken(Step::BuildImage, anyhow::anyhow!(why)))
+    }
+
+    async fn host(&self) -> Result<IpAddr, BackendError> {
+        Ok(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    }
+
+    /// The sockets are planted before either begins.
+    fn starts_gateway_concurrently(&self) -> bool {
+        true
+    }
+
+    fn resources(&self, plan: &Plan) -> Vec<Resource> {
+        let names = Names::of(&plan.run);
+        let gateway = plan.network.as_ref().map(|_| Resource::Container(names.gateway));
+        gateway.into_iter().chain([Resource::Container(names.sandbox)]).collect()
+    }
+
+    async fn connect(&self, plan: &Plan, _: &GatewayFiles) -> Result<Network, BackendError> {
+        let begun = self.begin(plan, Step::MakeNetwork).await?;
+        let name = Names::of(&plan.run).sandbox;
+        self.runs.lock().await.insert(name.clone(), begun);
+        Ok(Network { name, gateway: GATEWAY, sandbox: GATEWAY, listeners: Listeners::Inherited })
+    }
+
+    async fn start_gateway(
+        &self,
+        plan: &Plan,
+        network: &Network,
+        files: &GatewayFiles,
+    ) -> Result<GatewayHandle, BackendError> {
+        let sockets = self.planted.lock().await.remove(&network.name).unwrap_or_default();
+        let listener_specs = plan.network.as_ref().map(|network| listener_specs(&network.ports));
+        let names = listener_specs.unwrap_or_default().into_iter().map(|listener| listener.name);
+        gateway::begin((&self.launcher, &self.runtime), plan, files, names.collect(), sockets).await
+    }
+
+    async fn create(
+        &self,
+        plan: &Plan,
+        inside: &SandboxFiles,
+        network: Option<&Network>,
+    ) -> Result<Sandbox, BackendError> {
+        let failed = |err: io::Error| broken(Step::Create, err);
+        if !self.has_image(&plan.image).await {
+            let why = format!(
+                "there is no directory `{}`; an image is the directory of an unpacked one, or \
+                 `{HOST}`",
+                plan.image
+            );
+            return Err(broken(Step::FindImage, anyhow::anyhow!(why)));
+        }
+        let name = Names::of(&plan.run).sandbox;
+        let begun = self.runs.lock().await.remove(&name);
+        let begun = match begun {
+            Some(begun) => begun,
+            None => self.begin(plan, Step::Create).await?,
+        };
+        let Run::Begun { launcher } = begun else {
+            return Err(failed(io::Error::other("there is one already")));
+        };
+        let order = layout::order(plan, inside, network, &self.groups);
+        launcher.voice.say(&order).await.map_err(failed)?;
+        self.runs.lock().await.insert(name.clone(), Run::Made { launcher });
+        Ok(Sandbox { name })
+    }
+
+    async fn start(&self, sandbox: &Sandbox) -> Result<(), BackendError> {
+        let failed = |err: io::Error| broken(Step::Start, err);
+        let made = self.runs.lock().await.remove(&sandbox.name);
+        let Some(Run::Made { mut launcher }) = made else {
+            return Err(failed(io::Error::other("it was not made")));
+        };
+        match launcher.hear().await.map_err(failed)? {
+            Some((LauncherMessage::Started { .. }, _)) => {}
+            other => return Err(unexpected(Step::Start, other)),
+        }
+        let (tell, ended) = watch::channel(None);
+        let voice = launcher.voice.clone();
+        tokio::spawn(async move {
+            let ended = match launcher.hear().await {
+                Ok(Some((LauncherMessage::Ended { code, out_of_memory }, _))) => {
+                    Ended { code: code.into(), oom_killed: out_of_memory }
+                }
+                // It was killed, and took its sandbox along.
+                Ok(_) | Err(_) => Ended { code: KILLED, oom_killed: false },
+            };
+            tell.send_replace(Some(ended));
+        });
+        let running = Run::Running { voice, ended };
+        self.runs.lock().await.insert(sandbox.name.clone(), running);
+        Ok(())
+    }
+
+    async fn kill(&self, sandbox: &Sandbox) -> Result<(), BackendError> {
+        let voice = match self.runs.lock().await.get(&sandbox.name) {
+            Some(Run::Running { voice, .. }) => Some(voice.clone()),
+            Some(Run::Begun { launcher } | Run::Made { launcher }) => Some(launcher.voice.clone()),
+            None => None,
+        };
+        if let Some(voice) = voice {
+            voice.kill().await;
+        }
+        Ok(())
+    }
+
+    async fn ended(&self, sandbox: &Sandbox) -> Result<Ended, BackendError> {
+        let ended = match self.runs.lock().await.get(&sandbox.name) {
+            Some(Run::Running { ended, .. }) => Some(ended.clone()),
+            Some(_) | None => None,
+        };
+        let gone = || broken(Step::Wait, io::Error::other("there is no such sandbox"));
+        let mut ended = ended.ok_or_else(gone)?;
+        let ended = *ended.wait_for(Option::is_some).await.map_err(|_| gone())?;
+        let Ended { code, oom_killed } = ended.ok_or_else(gone)?;
+        let run = run_of(&sandbox.name).ok_or_else(gone)?;
+        Ok(Ended { code, oom_killed: oom_killed || self.groups.ran_out_of_memory(&run) })
+    }
+
+    async fn stats(&self, run: &RunId) -> Result<Option<Stats>, BackendError> {
+        let Some(launcher) = processes::alive(&self.runtime, run, Role::Launcher) else {
+            return Ok(None);
+        };
+        let mut stats = stats::stats(&self.groups, run, launcher);
+        // The sandbox has no interface of its own: its gateway counts.
+        let folder = self.runtime.join(run.as_str());
+        let gateway = Client::new(folder.join("control/control.sock"));
+        if let Ok(status) = gateway.status().await {
+            (stats.sent, stats.received) = (status.counts.uploaded, status.counts.downloaded);
+        }
+        Ok(Some(stats))
+    }
+
+    async fn found(&self) -> Result<Vec<LabelledResource>, BackendError> {
+        let mut found: Vec<LabelledResource> = Vec::new();
+        let runtime = &self.runtime;
+        for entry in fs::read_dir(runtime).into_iter().flatten().flatten() {
+            let Some(Ok(run)) = entry.file_name().to_str().map(RunId::parse) else { continue };
+            let Ok(owner) = entry.metadata().map(|seen| seen.uid()) else { continue };
+            let names = Names::of(&run);
+            for (role, name) in [(Role::Gateway, names.gateway), (Role::Launcher, names.sandbox)] {
+                if processes::is_remembered(runtime, &run, role) {
+                    let running = processes::alive(runtime, &run, role).is_some();
+                    let resource = Resource::Container(name);
+                    let run = run.clone();
+                    found.push(LabelledResource { run, resource, owner, running, runtime: None });
+                }
+            }
+        }
+        for Group { run, owner, is_forsaken } in self.groups.found() {
+            let resource = Resource::Container(Names::of(&run).sandbox);
+            // Without a folder here it may be a run whose folder is elsewhere.
+            let is_ours = is_forsaken || runtime.join(run.as_str()).exists();
+            if is_ours && !found.iter().any(|known| known.resource == resource) {
+                found.push(LabelledResource {
+                    run,
+                    resource,
+                    owner,
+                    running: false,
+                    runtime: None,
+                });
+            }
+        }
+        Ok(found)
+    }
+
+    async fn remove(&self, resource: &Resource) -> Result<(), BackendError> {
+        let Resource::Container(name) = resource else { return Ok(()) };
+        let Some(run) = run_of(name) else { return Ok(()) };
+        let failed = |err: io::Error| broken(Step::Remove, err);
+        if *name == Names::of(&run).gateway {
+            return processes::end(&self.runtime, &run, Role::Gateway).await.map_err(failed);
+        }
+        self.runs.lock().await.remove(name);
+        self.planted.lock().await.remove(name);
+        processes::end(&self.runtime, &run, Role::Launcher).await.map_err(failed)?;
+        let deadline = Instant::now() + EMPTYING;
+        loop {
+            match self.groups.remove(&run) {
+                // The kernel is still ending what was in it.
+                Err(err)
+                    if err.kind() == io::ErrorKind::ResourceBusy && Instant::now() < deadline => {}
+                removed => return removed.map_err(failed),
+            }
+            time::sleep(END_POLL_INTERVAL).await;
+        }
+    }
+}
+
+/// Where this user can make control groups, for people.
+pub fn control_groups() -> String {
+    Groups::here().in_words()
+}
+
+/// Everything the gateway listens on, in the order it is planted.
+fn listener_specs(ports: &Ports) -> Vec<ListenerSpec> {
+    let listener = |name: &str, port, kind| ListenerSpec { name: name.to_owned(), port, kind };
+    vec![
+        listener("dns", ports.dns, SocketKind::Udp),
+        listener("dns", ports.dns, SocketKind::Tcp),
+        listener("http", ports.http, SocketKind::Tcp),
+        listener("https", ports.https, SocketKind::Tcp),
+        listener("proxy", ports.proxy, SocketKind::Tcp),
+        listener("socks", ports.socks, SocketKind::Tcp),
+    ]
+}
+
+/// The run whose sandbox or gateway is called this.
+fn run_of(name: &str) -> Option<RunId> {
+    let run = name.strip_prefix("sluice-")?;
+    RunId::parse(run.strip_suffix("-gateway").unwrap_or(run)).ok()
+}
+
+fn unexpected(step: Step, said: Option<(LauncherMessage, Vec<OwnedFd>)>) -> BackendError {
+    let why = match said {
+        Some((LauncherMessage::Failed { step, why }, _)) => format!("cannot {step}: {why}"),
+        Some((other, _)) => format!("the launcher said {other:?}"),
+        None => "the launcher is gone".to_owned(),
+    };
+    broken(step, anyhow::anyhow!(why))
+}
+
+fn broken(step: Step, why: impl Into<anyhow::Error>) -> BackendError {
+    BackendError { backend: NAME, step, source: why.into() }
+}
+
+const NAME: &str = "namespaces";
+/// The image that is this machine's own programs.
+pub const HOST: &str = "host";
+/// What every name is answered with. Any address would do, since all lead to the
+/// gateway; this one is set aside for tests of networks (RFC 2544), so no program
+/// has a reason to avoid it.
+const GATEWAY: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+const KILLED: i64 = 137;
+const END_POLL_INTERVAL: Duration = Duration::from_millis(10);
+const EMPTYING: Duration = Duration::from_secs(5);

@@ -1,0 +1,279 @@
+//! Sandboxes in Podman, without root.
+//!
+//! The promises are Docker's, and so is everything that happens to a container
+//! once there is one ([`super::engine`]). Made they are through Podman's own
+//! interface ([`libpod`]): [`network`] makes the sandbox's only network,
+//! [`gateway`] and [`sandbox`] what stands on it. [`service`] finds somebody who
+//! serves that interface, or serves it; [`about`] knows what this Podman can
+//! promise here.
+
+mod about;
+mod container;
+mod gateway;
+mod libpod;
+mod network;
+mod pools;
+mod sandbox;
+mod service;
+mod stats;
+
+use std::net::IpAddr;
+use std::process::{Command, Stdio};
+
+use async_trait::async_trait;
+use bollard::query_parameters::InspectContainerOptions;
+use serde_json::Value;
+use tokio::task;
+
+use super::engine::labels::Names;
+use super::engine::{self, Engine, containers, sweep};
+use super::{
+    Abilities, Backend, BackendError, Ended, Enforcement, GatewayFiles, GatewayHandle,
+    LabelledResource, Network, Provenance, Sandbox, SandboxFiles, Stats, Step,
+};
+use crate::environment::Environment;
+use crate::image::agent;
+use crate::plan::{Plan, RunId};
+use crate::resource::Resource;
+use about::About;
+use libpod::Libpod;
+use service::Service;
+
+/// A Podman that answers.
+#[derive(Debug)]
+pub struct Podman {
+    engine: Engine,
+    libpod: Libpod,
+    about: About,
+    /// Ends with us, where it is ours.
+    _service: Option<Service>,
+}
+
+impl Podman {
+    /// Reaches the Podman that `CONTAINER_HOST` names, else the one at the usual
+    /// socket, else one that we start.
+    pub async fn connect(environment: &Environment) -> Result<Self, BackendError> {
+        let served = service::reach(environment).await.map_err(unreachable)?;
+        let (libpod, service) = served.split();
+        Self::at(libpod, service, environment.clone()).await
+    }
+
+    /// Whether there is one to ask: somebody serves it, or this user, who is not
+    /// root, has its program.
+    pub fn is_here(environment: &Environment) -> bool {
+        let is_named = environment.variable("CONTAINER_HOST").is_some_and(|told| !told.is_empty());
+        is_named || (!rustix::process::geteuid().is_root() && environment.has_program("podman"))
+    }
+
+    /// Whether this user has ever kept anything in it.
+    pub fn is_used(environment: &Environment) -> bool {
+        let store = match environment.absolute("HOME") {
+            Some(home) if !rustix::process::geteuid().is_root() => home.join(".local/share"),
+            Some(_) | None => "/var/lib".into(),
+        };
+        store.join("containers/storage").exists()
+            || environment.variable("CONTAINER_HOST").is_some()
+    }
+
+    async fn at(
+        libpod: Libpod,
+        service: Option<Service>,
+        environment: Environment,
+    ) -> Result<Self, BackendError> {
+        let broken = unreachable;
+        let said = libpod.get("/info").await.map_err(|err| broken(err.into()))?;
+        let about: About = serde_json::from_value(said).map_err(|err| broken(err.into()))?;
+        if let Some(why) = about.unfit() {
+            return Err(broken(anyhow::anyhow!(why)));
+        }
+        let socket = libpod.socket().display().to_string();
+        let api = bollard::Docker::connect_with_unix(
+            &socket,
+            REQUEST_TIMEOUT_SECONDS,
+            bollard::API_DEFAULT_VERSION,
+        )
+        .map_err(|err| broken(err.into()))?;
+        let api = api.negotiate_version().await.map_err(|err| broken(err.into()))?;
+        Ok(Self {
+            engine: Engine { api, name: NAME, environment },
+            libpod,
+            about,
+            _service: service,
+        })
+    }
+
+    fn broken(&self, step: Step, why: impl Into<anyhow::Error>) -> BackendError {
+        self.engine.broken(step, why)
+    }
+
+    /// Where the kernel kept what it needed for a sandbox's overlay.
+    async fn work_of(&self, container: &str) -> Option<String> {
+        let found = self.engine.api.inspect_container(container, None::<InspectContainerOptions>);
+        found.await.ok()?.config?.labels?.remove(WORK)
+    }
+}
+
+#[async_trait]
+impl Backend for Podman {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.about.abilities()
+    }
+
+    async fn has_image(&self, image: &str) -> bool {
+        self.libpod.exists(&format!("/images/{image}")).await.unwrap_or_default()
+    }
+
+    async fn build_image(&self, name: &str) -> Result<(), BackendError> {
+        let name = our_own(name);
+        // It takes a list of several lines for one. What a run needs it says itself.
+        let built =
+            agent::build(&self.engine.api, &name, Vec::new(), &self.engine.environment).await;
+        built.map_err(|err| self.broken(Step::BuildImage, err))
+    }
+
+    async fn host(&self) -> Result<IpAddr, BackendError> {
+        network::host(self).await
+    }
+
+    async fn used(&self, image: &str) -> Provenance {
+        let found = self.libpod.get(&format!("/images/{image}/json")).await.unwrap_or_default();
+        let digests = found.get("RepoDigests").and_then(Value::as_array).into_iter().flatten();
+        Provenance {
+            engine: Some(format!("{NAME} {}", self.about.version())),
+            image_id: found.get("Id").and_then(Value::as_str).map(|id| format!("sha256:{id}")),
+            image_digests: digests.filter_map(|one| Some(one.as_str()?.to_owned())).collect(),
+        }
+    }
+
+    fn max_concurrent_starts(&self) -> Option<usize> {
+        Some(engine::max_concurrent_starts())
+    }
+
+    fn resources(&self, plan: &Plan) -> Vec<Resource> {
+        let mut made = Names::of(&plan.run).resources(plan);
+        // An overlay is part of its container here.
+        made.retain(|resource| !matches!(resource, Resource::Volume(_)));
+        made
+    }
+
+    async fn connect(&self, plan: &Plan, _: &GatewayFiles) -> Result<Network, BackendError> {
+        network::make(self, &plan.run).await
+    }
+
+    async fn start_gateway(
+        &self,
+        plan: &Plan,
+        network: &Network,
+        files: &GatewayFiles,
+    ) -> Result<GatewayHandle, BackendError> {
+        gateway::start(self, plan, network, files).await
+    }
+
+    async fn create(
+        &self,
+        plan: &Plan,
+        inside: &SandboxFiles,
+        network: Option<&Network>,
+    ) -> Result<Sandbox, BackendError> {
+        sandbox::create(self, plan, inside, network).await
+    }
+
+    async fn start(&self, sandbox: &Sandbox) -> Result<(), BackendError> {
+        containers::start(&self.engine, sandbox).await?;
+        // Nothing runs in there yet but our own first process.
+        pools::bound(self, sandbox).await
+    }
+
+    async fn kill(&self, sandbox: &Sandbox) -> Result<(), BackendError> {
+        containers::kill(&self.engine, sandbox).await
+    }
+
+    async fn ended(&self, sandbox: &Sandbox) -> Result<Ended, BackendError> {
+        containers::ended(&self.engine, sandbox).await
+    }
+
+    async fn stats(&self, run: &RunId) -> Result<Option<Stats>, BackendError> {
+        match self.about.limits("memory") {
+            Enforcement::Enforced => engine::stats::stats(&self.engine, run).await,
+            Enforcement::Unavailable { .. } | Enforcement::Watched { .. } => {
+                stats::stats(self, run).await
+            }
+        }
+    }
+
+    async fn found(&self) -> Result<Vec<LabelledResource>, BackendError> {
+        sweep::found(&self.engine).await
+    }
+
+    async fn remove(&self, resource: &Resource) -> Result<(), BackendError> {
+        let work = match resource {
+            Resource::Container(name) => self.work_of(name).await,
+            Resource::Folder(_) | Resource::Network(_) | Resource::Volume(_) => None,
+        };
+        sweep::remove(&self.engine, resource).await?;
+        if let Some(work) = work {
+            empty(&work, &self.engine.environment).await;
+        }
+        Ok(())
+    }
+}
+
+/// Removes what the kernel left in an overlay's working folder. It belongs to
+/// the sandbox's root, which is nobody on the host, so it takes a process in the
+/// same user namespace. What stays keeps nobody from anything but tidiness.
+async fn empty(work: &str, environment: &Environment) {
+    let environment = environment.clone();
+    let inner = format!("{work}/work");
+    let emptying = task::spawn_blocking(move || {
+        Command::new("podman")
+            .args(["unshare", "rm", "-rf", "--", &inner])
+            .env_clear()
+            .envs(environment.variables())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+    });
+    drop(emptying.await);
+}
+
+/// An image that was made here; else Podman takes a name without a registry for
+/// one of the world's.
+fn our_own(name: &str) -> String {
+    let (first, rest) = name.split_once('/').unwrap_or(("", name));
+    let registry = !rest.is_empty() && (first.contains(['.', ':']) || first == "localhost");
+    if registry { name.to_owned() } else { format!("{OUR_OWN}{name}") }
+}
+
+fn unreachable(source: anyhow::Error) -> BackendError {
+    BackendError { backend: NAME, step: Step::Connect, source }
+}
+
+const OUR_OWN: &str = "localhost/";
+const NAME: &str = "podman";
+/// A label on a sandbox whose workspace is an overlay.
+const WORK: &str = "dev.sluice.overlay-work";
+/// Seconds.
+const REQUEST_TIMEOUT_SECONDS: u64 = 120;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_without_a_registry_is_our_own() {
+        for (name, whole) in [
+            ("sluice/agent:latest", "localhost/sluice/agent:latest"),
+            ("agent", "localhost/agent"),
+            ("localhost/agent", "localhost/agent"),
+            ("registry.example/a/b:1", "registry.example/a/b:1"),
+            ("host:5000/a", "host:5000/a"),
+        ] {
+            assert_eq!(our_own(name), whole);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Plans as text: a request and a policy in, every decision out.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use expect_test::{Expect, expect, expect_file};
+use policies::{NoFiles, ProcLimits, Source};
+
+use super::*;
+use crate::spec::{Approval, BackendKind};
+
+const MACHINE: Machine = Machine { processors: 2, open_files: 20_000 };
+
+pub(crate) fn request() -> Request {
+    Request {
+        command: vec!["make".into(), "test".into()],
+        caller: Caller { user: "kim".into(), host: "workstation".into() },
+        tty: false,
+        fail_on_denied: false,
+        probe: false,
+        no_sandbox: false,
+        terminal: "xterm".into(),
+        backend: BackendKind::Docker,
+        image: None,
+        workspace: PathBuf::from("/home/kim/widgets"),
+        mode: None,
+        user: UserIds { uid: 1500, gid: 1500 },
+        own_users: None,
+        owner: UserIds { uid: 1500, gid: 1500 },
+        defaults: ProcLimits::default(),
+        environment: Vec::new(),
+        value_hashes: BTreeMap::new(),
+        show: Vec::new(),
+        pins: Vec::new(),
+        trusted: Vec::new(),
+        runs: PathBuf::from("/home/kim/.local/state/sluice/runs"),
+        files: BTreeMap::new(),
+        approval: Approval::Named,
+        policies_here: Vec::new(),
+        secrets: Vec::new(),
+        tools: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+fn abilities() -> Abilities {
+    Abilities {
+        backend: "docker",
+        image: "sluice/agent",
+        interfaces: "eth0 lo",
+        cpus: Enforcement::Enforced,
+        memory: Enforcement::Enforced,
+        pids: Enforcement::Enforced,
+        inotify: Enforcement::Enforced,
+        pipes: Enforcement::Enforced,
+        terminals: Enforcement::Enforced,
+        user: UserOf::Caller,
+    }
+}
+
+#[test]
+fn a_limit_that_the_policy_sets_is_kept_or_refused() {
+    let weak = Abilities {
+        memory: Enforcement::Unavailable { why: "no controller".into() },
+        ..abilities()
+    };
+    let attempt = |policy: &str| {
+        let source = Source::new("sandbox.policy.yaml", policy);
+        let policy = policies::read(&source, &NoFiles).unwrap();
+        plan(RunId::now(), &request(), &policy, &MACHINE, &weak)
+    };
+    let refused = attempt("version: 1\nproc: {memory: 1GiB}\n").unwrap_err();
+    expect!["docker cannot limit memory here: no controller; leave the limit out, or choose another backend"]
+        .assert_eq(&refused.to_string());
+    let plan = attempt("version: 1\nproc: {pids: 9}\n").unwrap();
+    assert_eq!(plan.unenforced, ["memory"]);
+    assert_eq!(plan.notes, ["docker does not limit memory here: no controller"]);
+}
+
+pub(crate) fn planned(policy: &str, request: &Request) -> Plan {
+    let source = Source::new("sandbox.policy.yaml", policy);
+    let policy = policies::read(&source, &NoFiles).unwrap_or_else(|problems| panic!("{problems}"));
+    let run = RunId::parse("20261116-031045-7f3a2b").unwrap();
+    plan(run, request, &policy, &MACHINE, &abilities()).unwrap()
+}
+
+#[track_caller]
+fn check(policy: &str, request: &Request, expected: Expect) {
+    expected.assert_eq(&PlanText(&planned(policy, request)).to_string());
+}
+
+#[test]
+fn without_a_word_about_it_there_is_no_network_and_the_host_is_untouched() {
+    check(
+        "version: 1\n",
+        &request(),
+        expect![[r#"
+        run          20261116-031045-7f3a2b
+        command      make test
+        backend      docker
+        image        sluice/agent
+        user         1500:1500
+        starts in    /workspace
+        workspace    /home/kim/widgets at /workspace
+                     overlay: changes are kept apart until you apply them
+                     read-only: .git scripts
+        scratch      /home/agent of 512MiB
+        scratch      /run of 16MiB
+        scratch      /tmp of 1GiB
+        network      none
+        limits       2 processors, 2GiB of memory
+                     512 processes, 16384 open files
+                     4GiB of disk, 64MiB of output
+                     1h of time
+        policy       sandbox (sandbox.policy.yaml)
+        environment  3 variables
+        evidence     /home/kim/.local/state/sluice/runs/20261116-031045-7f3a2b
+    "#]],
+    );
+}
+
+#[test]
+fn a_network_leads_to_the_gateway_alone() {
+    check(
+        "version: 1
+name: widgets
+fs: {deny: ['**/.env*'], mounts: [{source: ./deps, target: /deps}]}
+proc: {cpus: 64, memory: 64MiB, timeout: 90s}
+net: {enabled: true, mode: observe, allow: [docs.example]}
+",
+        &request(),
+        expect![[r#"
+            run          20261116-031045-7f3a2b
+            command      make test
+            backend      docker
+            image        sluice/agent
+            user         1500:1500
+            starts in    /workspace
+            workspace    /home/kim/widgets at /workspace
+                         overlay: changes are kept apart until you apply them
+                         read-only: .git scripts
+                         hidden: **/.env*
+            mount        /home/kim/widgets/deps at /deps, read-only
+            scratch      /home/agent of 16MiB
+            scratch      /run of 1MiB
+            scratch      /tmp of 32MiB
+            network      only to its gateway, which has 1 rule
+                         observing: what no rule names passes and is recorded
+            limits       2 processors, 64MiB of memory
+                         512 processes, 16384 open files
+                         4GiB of disk, 64MiB of output
+                         1m30s of time
+            policy       widgets (sandbox.policy.yaml)
+            environment  37 variables
+            evidence     /home/kim/.local/state/sluice/runs/20261116-031045-7f3a2b
+        "#]],
+    );
+}
+
+#[test]
+fn a_run_may_see_less_of_the_project_than_its_policy_says_and_never_more() {
+    let asks = |mode| Request { mode: Some(mode), ..request() };
+    let mode = |policy: &str, request| planned(policy, &request).workspace.mode;
+    let readonly = "version: 1\nfs: {workspace: readonly}\n";
+    assert_eq!(mode(readonly, asks(Workspace::None)), Workspace::None);
+    assert_eq!(mode(readonly, asks(Workspace::Direct)), Workspace::Readonly);
+    assert_eq!(mode("version: 1\n", asks(Workspace::Direct)), Workspace::Overlay);
+}
+
+#[test]
+fn the_environment_is_complete_and_what_a_person_chose_wins() {
+    let request =
+        Request { environment: vec![("CURL_CA_BUNDLE".into(), "/mine.pem".into())], ..request() };
+    let plan = planned("version: 1\nnet: {enabled: true}\n", &request);
+    let value = |name: &str| {
+        let mut found = plan.environment.iter().filter(|(known, _)| known == name);
+        let (_, value) = found.next().unwrap();
+        assert_eq!(found.next(), None, "{name} is set once");
+        value.as_str()
+    };
+    assert_eq!(value("CURL_CA_BUNDLE"), "/mine.pem");
+    assert_eq!(value("SSL_CERT_FILE"), "/etc/sluice/ca/bundle.pem");
+    assert_eq!(value("https_proxy"), "http://gateway.sluice:3128");
+    assert_eq!(plan.unset, ["SSL_CERT_DIR"]);
+    assert!(plan.notes[0].starts_with("`CURL_CA_BUNDLE` is already set"), "{:?}", plan.notes);
+}
+
+#[test]
+fn a_plan_is_also_for_machines() {
+    let json = serde_json::to_value(planned("version: 1\n", &request())).unwrap();
+    assert_eq!(json["run"], "20261116-031045-7f3a2b");
+    assert_eq!(json["workspace"]["mode"], "overlay");
+    assert_eq!(json["network"], serde_json::Value::Null);
+    assert_eq!(json["limits"]["timeout_seconds"], 3600.0);
+}
+
+#[test]
+fn scratch_space_never_outgrows_memory() {
+    let plan = planned("version: 1\nproc: {memory: 64MiB}\n", &request());
+    let all: u64 = plan.tmpfs.iter().map(|place| place.bytes).sum();
+    assert!(all < plan.limits.memory, "{all}");
+}
+
+/// `UPDATE_EXPECT=1` writes it.
+#[test]
+fn the_variables_for_compose_are_those_of_a_run() {
+    let plan = planned("version: 1\nnet: {enabled: true}\n", &request());
+    let own = ["HOME", "SLUICE_RUN", "USER"];
+    let kit = plan.environment.iter().filter(|(name, _)| !own.contains(&name.as_str()));
+    let mut text = String::from(
+        "# Points the sandbox's tools at the gateway and its certificate. The same that a\n\
+         # run has; a test keeps it so.\n",
+    );
+    kit.for_each(|(name, value)| text.push_str(&format!("{name}={value}\n")));
+    expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/../../compose/trust.env")].assert_eq(&text);
+}

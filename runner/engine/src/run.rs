@@ -1,0 +1,481 @@
+//! One run, from plan to teardown.
+//!
+//! [`run`] is the story; each line of [`carry_out`] is a file of this crate.
+//! Planning is pure and comes before anything is made, so `--dry-run` is
+//! exact. Teardown happens on every path out, including the failed ones, and
+//! the evidence is closed after it: it says what could not be removed.
+
+pub mod close;
+pub mod unsandboxed;
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use gateway::control::Client;
+use jiff::Timestamp;
+use protocol::init::{CommandEnd, CommandSpec, Streams, TerminalSize};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::{task, time};
+
+use crate::backend::{Backend, GatewayHandle, Provenance, Sandbox};
+use crate::command::{self, Input};
+use crate::disk::Watch;
+use crate::first_process::{self, CallError};
+use crate::isolation::{self, Finding, Isolated};
+use crate::link::{Link, LinkError, Listening};
+use crate::outcome::{RunObservations, Traffic, judge};
+use crate::plan::Plan;
+use crate::prepare::{self, PrepareError, Prepared};
+use crate::record::Recorder;
+use crate::report::{Done, RunError, RunReport};
+use crate::resource::Resource;
+use crate::spec::ResolvedRun;
+use crate::supervise::{
+    Caller, CallerEvent, GatewayWatch, OVERDUE_SLACK, OutputSink, Supervision, supervise,
+};
+use crate::teardown::{self, Teardown};
+use crate::unsealed::Unsealed;
+use crate::work_budget::{Announce, Stop, WorkBudget};
+
+/// Whoever starts a run and stays with it.
+pub struct Starter<'s> {
+    /// What they say. Being told to stop means to undo what was done.
+    pub events: mpsc::Receiver<CallerEvent>,
+    pub sink: &'s mut dyn OutputSink,
+    pub input: Option<Input>,
+    /// The size of their terminal.
+    pub size: TerminalSize,
+    /// What they should know before the command starts.
+    pub say: &'s mut dyn FnMut(&str),
+    /// Closing the evidence takes long.
+    pub announce: Announce,
+}
+
+impl std::fmt::Debug for Starter<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Starter").field("size", &self.size).finish_non_exhaustive()
+    }
+}
+
+/// Carries out `plan` and leaves nothing behind that it does not report.
+pub async fn run(
+    plan: &Plan,
+    resolved: &ResolvedRun,
+    backend: &dyn Backend,
+    mut starter: Starter<'_>,
+) -> RunReport {
+    let phases = &resolved.phases;
+    let begun = Timestamp::now();
+    let mut teardown = Teardown::default();
+    teardown.will_make(Resource::Folder(prepare::folder(plan, &resolved.environment)));
+    let prepared = match phases.now("prepare", || prepare::prepare(plan, resolved)) {
+        Ok(prepared) => prepared,
+        Err(err) => {
+            let left = teardown.run(backend).await;
+            return RunReport { ended: Err(err.into()), left, ..RunReport::begun(begun) };
+        }
+    };
+    for words in prepared.secrets_in_words() {
+        (starter.say)(&words);
+    }
+    let mut findings = Vec::new();
+    let work = Work { plan, resolved, backend, prepared: &prepared };
+    let mut used = Provenance::default();
+    let unsealed = Unsealed::new(plan, resolved, &prepared, begun);
+    let sealer = unsealed.begin(resolved, &prepared.evidence);
+    let looked = async { used = phases.of("look", backend.used(&plan.image)).await };
+    let carried = carry_out(work, &mut teardown, &mut findings, &mut starter);
+    let (ended, ()) = tokio::join!(carried, looked);
+    let left = phases.of("teardown", teardown.run(backend)).await;
+    let mut report = RunReport { ended, findings, used, left, ..RunReport::begun(begun) };
+    // The command has ended; what comes now ends at once when somebody says so.
+    let stop = Stop::default();
+    let listening = stop_by(starter.events, stop.clone());
+    let budget = WorkBudget::attended(stop).announcing(starter.announce);
+    close::close(plan, resolved, &prepared, &mut report, &budget);
+    listening.abort();
+    if let Some(sealer) = sealer {
+        sealer.done();
+    }
+    report
+}
+
+/// From now on being told to stop ends `work`, until the task is aborted.
+pub fn stop_by(mut events: mpsc::Receiver<CallerEvent>, work: Stop) -> task::JoinHandle<()> {
+    tokio::spawn(async move {
+        while let Some(event) = events.recv().await {
+            if let CallerEvent::Stop(signal) = event {
+                work.because_of(signal);
+            }
+        }
+    })
+}
+
+/// What every step of a run is about.
+#[derive(Clone, Copy)]
+struct Work<'w> {
+    plan: &'w Plan,
+    resolved: &'w ResolvedRun,
+    backend: &'w dyn Backend,
+    prepared: &'w Prepared,
+}
+
+async fn carry_out(
+    work: Work<'_>,
+    teardown: &mut Teardown,
+    findings: &mut Vec<Finding>,
+    starter: &mut Starter<'_>,
+) -> Result<Done, RunError> {
+    let Work { plan, resolved, backend, prepared } = work;
+    let turn = tokio::select! {
+        turn = resolved.phases.of("turn", prepared.turn(backend)) => turn,
+        signal = told_to_stop(&mut starter.events) => return Ok(Done::stopped(signal)),
+    };
+    let brought_up = {
+        let bringing_up = bring_up(plan, resolved, backend, prepared, teardown, findings);
+        unless_stopped(bringing_up, &mut starter.events).await
+    };
+    let (RunningSandbox { started, gateway }, isolated) = match brought_up {
+        BringUp::Up(brought_up) => brought_up?,
+        BringUp::Stopped(signal) => return Ok(Done::stopped(signal)),
+    };
+    drop(turn);
+    let resources = backend.resources(plan);
+    // What has ended goes at once. One that cannot is tried again with the rest,
+    // and then said.
+    let remove = async |name, what: Option<&Resource>| {
+        if let Some(what) = what {
+            drop(resolved.phases.of(name, teardown::remove(what, backend)).await);
+        }
+    };
+    let (command_lives, command_gone) = oneshot::channel();
+    let running = async {
+        let seen = go(isolated, work, started, starter, command_lives).await;
+        remove("remove sandbox", resources.last()).await;
+        seen
+    };
+    let finishing = async {
+        let gateway = gateway?;
+        let log = gateway.log.clone();
+        let traffic = finish(work, gateway, command_gone).await.ok_or_else(|| log.last_words());
+        let mut containers = resources.iter().filter(|made| matches!(made, Resource::Container(_)));
+        remove("remove gateway", containers.next()).await;
+        Some(traffic)
+    };
+    // A gateway and a sandbox both take their time to end.
+    let (seen, traffic) = tokio::join!(running, finishing);
+    let mut seen = seen?;
+    match traffic {
+        Some(Ok(traffic)) => seen.usage.network = Some(traffic),
+        // What it did not count and record nobody knows.
+        Some(Err(said)) => drop(seen.gateway_died.get_or_insert(said)),
+        None => {}
+    }
+    seen.fail_on_denied = resolved.request.fail_on_denied;
+    Ok(Done { outcome: judge(&seen), seen })
+}
+
+/// Whether a sandbox stands.
+enum BringUp<T> {
+    Up(T),
+    Stopped(u8),
+}
+
+/// Waits for `bringing_up` to its end even when told to stop: what an engine is
+/// asked for and not waited for may be made after it was removed.
+async fn unless_stopped<T>(
+    bringing_up: impl Future<Output = T>,
+    events: &mut mpsc::Receiver<CallerEvent>,
+) -> BringUp<T> {
+    let mut bringing_up = std::pin::pin!(bringing_up);
+    let mut told = None;
+    loop {
+        tokio::select! {
+            brought_up = &mut bringing_up => return match told {
+                None => BringUp::Up(brought_up),
+                Some(signal) => BringUp::Stopped(signal),
+            },
+            signal = told_to_stop(events) => {
+                told.get_or_insert(signal);
+            }
+        }
+    }
+}
+
+/// Waits until somebody says so.
+async fn told_to_stop(events: &mut mpsc::Receiver<CallerEvent>) -> u8 {
+    loop {
+        match events.recv().await {
+            Some(CallerEvent::Stop(signal)) => return signal,
+            Some(CallerEvent::Resized(_)) => {}
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Makes the network, the gateway and the sandbox, and measures from inside that
+/// the sandbox is as strong as planned. Its first process waits for a word.
+///
+/// Where the backend permits it, gateway and sandbox are made at the same time:
+/// nothing runs in the sandbox but our own first process until both stand.
+pub async fn bring_up(
+    plan: &Plan,
+    resolved: &ResolvedRun,
+    backend: &dyn Backend,
+    prepared: &Prepared,
+    teardown: &mut Teardown,
+    findings: &mut Vec<Finding>,
+) -> Result<(RunningSandbox, Isolated), RunError> {
+    for resource in backend.resources(plan) {
+        teardown.will_make(resource);
+    }
+    let phases = &resolved.phases;
+    let (network, roots) = match &prepared.gateway {
+        None => (None, Vec::new()),
+        Some(files) => {
+            let connecting = phases.of("network", backend.connect(plan, files));
+            let roots = phases.of("roots", prepare::write_upstream_roots(resolved, prepared));
+            let (network, roots) = tokio::join!(connecting, roots);
+            (Some(network?), roots?)
+        }
+    };
+    let hopeless = Notify::new();
+    let bring_up_gateway = async {
+        let (Some(network), Some(files)) = (&network, &prepared.gateway) else { return Ok(None) };
+        phases.now("settings", || {
+            prepare::write_gateway_settings(plan, resolved, prepared, network, &roots)
+        })?;
+        let gateway =
+            phases.of("start gateway", backend.start_gateway(plan, network, files)).await?;
+        let certificate = phases.of("gateway serves", certificate(prepared, &gateway)).await?;
+        phases.now("trust kit", || prepared.trust(&certificate, resolved))?;
+        Ok::<_, RunError>(Some(gateway))
+    };
+    let bring_up_sandbox = async {
+        let inside = &prepared.inside;
+        let listening = Listening::at(&inside.socket).map_err(LinkError::from)?;
+        let watch = prepared.watch(plan);
+        let creating = backend.create(plan, inside, network.as_ref());
+        let sandbox = phases.of("create sandbox", creating).await?;
+        phases.of("start sandbox", backend.start(&sandbox)).await?;
+        let gone = async {
+            time::sleep(USUAL_START_TIME).await;
+            backend.ended(&sandbox).await
+        };
+        let mut link = tokio::select! {
+            accepted = listening.accept(START_TIMEOUT) => accepted?,
+            _ = gone => return Err(LinkError::Silent.into()),
+        };
+        // It waits for its gateway, and only we know that there will be none.
+        let facts = tokio::select! {
+            facts = phases.of("measure", link.facts(START_TIMEOUT)) => facts?,
+            () = hopeless.notified() => return Err(LinkError::Silent.into()),
+        };
+        let gateway = None;
+        Ok::<_, RunError>((Started { sandbox, link, watch, gateway }, facts))
+    };
+    let (gateway, brought_up) = if backend.starts_gateway_concurrently() {
+        // Both to their end, also when one of them fails.
+        let bring_up_gateway = async {
+            let brought_up = bring_up_gateway.await;
+            if brought_up.is_err() {
+                hopeless.notify_one();
+            }
+            brought_up
+        };
+        tokio::join!(bring_up_gateway, bring_up_sandbox)
+    } else {
+        let gateway = bring_up_gateway.await?;
+        (Ok(gateway), bring_up_sandbox.await)
+    };
+    let gateway = gateway?;
+    let (mut started, facts) = brought_up?;
+    started.gateway = gateway
+        .as_ref()
+        .map(|gateway| GatewayWatch { log: gateway.log.clone(), control: prepared.control() });
+
+    let (found, isolated) = isolation::check(&facts, plan);
+    *findings = found;
+    let isolated =
+        isolated.ok_or_else(|| RunError::NotIsolated { shortfalls: shortfalls(findings) })?;
+    prepared.unmount_staging();
+    Ok((RunningSandbox { started, gateway }, isolated))
+}
+
+/// A sandbox whose first process waits for a word, and its gateway.
+#[derive(Debug)]
+pub struct RunningSandbox {
+    pub started: Started,
+    pub gateway: Option<GatewayHandle>,
+}
+
+/// A sandbox whose first process waits for its socket.
+#[derive(Debug)]
+pub struct Started {
+    pub sandbox: Sandbox,
+    pub link: Link,
+    pub watch: Watch,
+    /// Nothing where there is no gateway.
+    pub gateway: Option<GatewayWatch>,
+}
+
+impl Started {
+    /// Hands the first process the socket that commands are served on. Only this
+    /// folder's owner can open it, and nothing in the sandbox sees it.
+    pub async fn serve(&self, socket: &Path) -> Result<(), RunError> {
+        let failed = |source| {
+            let (doing, path) = ("listen at", socket.to_owned());
+            RunError::Prepare(PrepareError::Disk { doing, path, source })
+        };
+        let listener = UnixListener::bind(socket).map_err(failed)?;
+        fs::set_permissions(socket, Permissions::from_mode(0o600)).map_err(failed)?;
+        // As long as we held it too, nobody would be told that the sandbox is gone.
+        Ok(self.link.serve(&listener).await?)
+    }
+}
+
+/// Lets the command run, in a sandbox that is as strong as planned.
+async fn go(
+    _isolated: Isolated,
+    work: Work<'_>,
+    started: Started,
+    starter: &mut Starter<'_>,
+    command_lives: oneshot::Sender<()>,
+) -> Result<RunObservations, RunError> {
+    let Work { plan, resolved, backend, prepared } = work;
+    let socket = first_process::socket_in(&prepared.folder);
+    started.serve(&socket).await?;
+    let evidence = &prepared.evidence;
+    let Starter { events, sink, input, size, .. } = starter;
+    let recorder =
+        Recorder::begin(&evidence.transcript(), &plan.command, plan.limits.output, *size);
+    let mut recorder = recorder.map_err(RunError::Transcript)?;
+    sink.starts();
+    let supervised = async {
+        let (spec, spool) = (run_spec(plan, *size), evidence.spool());
+        let (user, input) = (plan.host_user, input.take());
+        let starting = move || command::start(&socket, spec, &spool, user, input);
+        let command = match task::spawn_blocking(starting).await.map_err(io::Error::other) {
+            Ok(Ok(command)) => command,
+            Ok(Err(CallError::Unstartable { code, why })) => {
+                let end = Some(CommandEnd::Unstartable { code, why });
+                return Ok(RunObservations { end, ..RunObservations::default() });
+            }
+            Ok(Err(err)) => return Err(RunError::Command(err)),
+            Err(err) => return Err(RunError::Command(err.into())),
+        };
+        let how = Supervision {
+            overdue_after: plan.limits.timeout + plan.limits.grace + OVERDUE_SLACK,
+            max_output_bytes: plan.limits.output,
+            watch: started.watch,
+            gateway: started.gateway,
+            sandbox: Some((backend, &started.sandbox)),
+            command_lives: Some(command_lives),
+        };
+        let caller = Caller { events, sink: &mut **sink, recorder: Some(&mut recorder) };
+        Ok(resolved.phases.of("command", supervise(command, how, caller)).await?)
+    };
+    let seen = supervised.await;
+    sink.ended().await;
+    let seen = seen?;
+    recorder.end(judge(&seen).code()).map_err(RunError::Transcript)?;
+    // All of it is in the transcript. Otherwise closing the evidence uses it.
+    drop(fs::remove_file(evidence.spool()));
+    Ok(seen)
+}
+
+/// The one command that the sandbox ends with.
+pub fn run_spec(plan: &Plan, size: TerminalSize) -> CommandSpec {
+    CommandSpec {
+        words: plan.command.clone(),
+        directory: None,
+        environment: Vec::new(),
+        streams: Streams::Spooled {
+            max_output_bytes: plan.limits.output,
+            terminal: plan.tty.then_some(size),
+        },
+        deadline: Some(plan.limits.timeout),
+        ends_sandbox: true,
+        outlives_client: plan.session.is_some(),
+    }
+}
+
+/// The certificate of the gateway's authority, once it serves.
+async fn certificate(prepared: &Prepared, gateway: &GatewayHandle) -> Result<String, RunError> {
+    let client = Client::new(prepared.control());
+    let deadline = Instant::now() + START_TIMEOUT;
+    loop {
+        let err = match client.ca_certificate().await {
+            Ok(certificate) => return Ok(certificate),
+            Err(err) => err,
+        };
+        if gateway.log.is_gone() || Instant::now() > deadline {
+            return Err(RunError::Gateway { said: gateway.log.last_words(), source: err });
+        }
+        // It says when it listens; that it does so before we listen to it does
+        // not hurt.
+        drop(time::timeout(GATEWAY_POLL_INTERVAL, gateway.log.changed()).await);
+    }
+}
+
+/// Lets the gateway finish its log once nobody in the sandbox can speak to it any
+/// more; what passed through it, or nothing if it is dead.
+async fn finish(
+    work: Work<'_>,
+    gateway: GatewayHandle,
+    command_gone: oneshot::Receiver<()>,
+) -> Option<Traffic> {
+    // Nothing is ever sent: the sender is dropped when the command is gone.
+    drop(command_gone.await);
+    let client = Client::new(work.prepared.control());
+    let mut counts = client.status().await.ok()?.counts;
+    // Its clients are gone; it hears so from the kernel, a little later than we.
+    let settled = Instant::now() + CONNECTIONS_SETTLE_TIME;
+    while counts.open_connections > 0 && Instant::now() < settled {
+        time::sleep(CONNECTIONS_POLL_INTERVAL).await;
+        counts = client.status().await.ok()?.counts;
+    }
+    let finishing = async {
+        if client.drain().await.is_ok() {
+            let deadline = Instant::now() + GATEWAY_FINISH_TIMEOUT;
+            while !gateway.log.is_gone() && Instant::now() < deadline {
+                drop(time::timeout(GATEWAY_POLL_INTERVAL, gateway.log.changed()).await);
+            }
+        }
+    };
+    work.resolved.phases.of("gateway ends", finishing).await;
+    Some(Traffic {
+        requests: counts.requests,
+        refused: counts.refused,
+        sent: counts.uploaded,
+        received: counts.downloaded,
+    })
+}
+
+/// When nobody says that something changed, we look.
+const GATEWAY_POLL_INTERVAL: Duration = Duration::from_millis(20);
+const CONNECTIONS_POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// What is cut off for good has been noticed by then; what is not is cut by the
+/// drain.
+const CONNECTIONS_SETTLE_TIME: Duration = Duration::from_millis(500);
+/// A sandbox or a gateway that has not reported by then will not. Of a hundred that
+/// an engine starts at once on a busy machine, some take minutes.
+const START_TIMEOUT: Duration = Duration::from_secs(300);
+/// A gateway that was told to finish its log has done so by then.
+const GATEWAY_FINISH_TIMEOUT: Duration = Duration::from_secs(30);
+/// One that has not reported by then may have ended, and is asked about.
+const USUAL_START_TIME: Duration = Duration::from_secs(5);
+
+fn shortfalls(findings: &[Finding]) -> String {
+    let missing = findings.iter().filter(|finding| !finding.holds);
+    let all: Vec<_> = missing
+        .map(|Finding { what, measured, wanted, .. }| {
+            format!("{what} (found {measured}, wanted {wanted})")
+        })
+        .collect();
+    all.join("; ")
+}

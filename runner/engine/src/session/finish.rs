@@ -1,0 +1,219 @@
+//! The end of a session: everything in it, its gateway, its evidence, and what
+//! was made for it.
+//!
+//! The same for a person who stops it and for a sweep that finds it over or
+//! dead; only that a sweep also removes what the sandbox wrote, since nobody is
+//! there to bring it home.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use gateway::control::Client;
+use jiff::Timestamp;
+use tokio::{task, time};
+
+use super::commands::{self, Writing};
+use super::state::State;
+use crate::backend::{Backend, Ended, Sandbox};
+use crate::first_process::{self, Answer};
+use crate::outcome::{Outcome, RunObservations, Usage, judge};
+use crate::record::{Record, in_words};
+use crate::resource::Resource;
+use crate::run_id::RunId;
+use crate::run_lock::Held;
+use crate::spooled::end_of_run;
+use crate::teardown::remove;
+use crate::unsealed::Ending;
+use crate::work_budget::{NotDone, WorkBudget};
+
+/// Why a session is ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Why {
+    /// It was found over, or dead.
+    Found,
+    /// Somebody said so.
+    Stopped,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Finished {
+    pub run: RunId,
+    /// `run.json`; nothing if it could not be written.
+    pub record: Option<Record>,
+    pub removed: Vec<String>,
+    /// What could not be removed.
+    pub left: Vec<String>,
+    /// Parts of the evidence that could not be had.
+    pub missing: Vec<String>,
+    /// Parts of it that are not whole.
+    pub not_done: Vec<NotDone>,
+}
+
+/// Whether a sweep has to end this session: it is dead, or it is well past its
+/// time and did not end by itself.
+pub fn is_due(state: &State) -> bool {
+    let now = Timestamp::now();
+    let late = state
+        .until()
+        .saturating_add(state.plan().limits.grace + END_SLACK)
+        .is_ok_and(|at| at < now);
+    late || state.answer() == Answer::Gone
+}
+
+/// Ends the session, of which `held` proves that nobody else does.
+pub async fn finish(
+    state: &State,
+    why: Why,
+    backend: &dyn Backend,
+    held: Held,
+    budget: &WorkBudget,
+) -> Finished {
+    let begun = Instant::now();
+    // A run's command says how it ended where nobody in the sandbox can; a session's
+    // first process is asked.
+    let end = || state.evidence().ok().and_then(|evidence| end_of_run(&evidence));
+    let by_itself = end();
+    let facts = match &by_itself {
+        Some(ended) => Some(ended.facts.iter().cloned().collect()),
+        None => ask_to_end(state, backend).await,
+    };
+    let outcome = match by_itself {
+        Some(ended) => judge(&RunObservations::from_spool(ended)),
+        // It may have ended before it could answer.
+        None if why == Why::Stopped && end().is_some() => Outcome::Stopped,
+        None => outcome(state, why, facts.is_some(), backend).await,
+    };
+    drain(state).await;
+    // Clients of commands that were ended write that down.
+    let writing = Writing::alone(state.folder(), CLIENT_RECORDS_TIMEOUT);
+
+    let (mut removed, mut left) = (Vec::new(), Vec::new());
+    let made = backend.found().await.unwrap_or_else(|err| {
+        left.push(in_words(&err));
+        Vec::new()
+    });
+    let made = made.into_iter().filter(|found| found.run == *state.run());
+    for resource in made.map(|found| found.resource) {
+        match remove(&resource, backend).await {
+            Ok(()) => removed.push(resource.to_string()),
+            Err(why) => left.push(format!("{resource}: {why}")),
+        }
+    }
+    let usage = facts.map(|facts| {
+        let wall = Timestamp::now().duration_since(state.unsealed.begun);
+        let wall = wall.try_into().unwrap_or_else(|_| begun.elapsed());
+        Usage { wall, ..Usage::measured(&facts) }
+    });
+    let unsealed = &state.unsealed;
+    let (record, missing) = match state.evidence() {
+        Ok(evidence) => {
+            let ending = Ending {
+                outcome,
+                usage,
+                left: left.clone(),
+                ended: Some(Timestamp::now()),
+                commands: Some(commands::records(&evidence)),
+                sealed_by: if why == Why::Found { "sweep" } else { "session stop" },
+            };
+            let closed = unsealed.close(ending, &evidence, budget).await;
+            if let Some(sealer) = unsealed.take_over() {
+                sealer.done();
+            }
+            closed
+        }
+        Err(err) => (None, vec![format!("{err:#}")]),
+    };
+    if why == Why::Found
+        && let Ok(evidence) = state.evidence()
+        && let Err(err) = evidence.remove_scratch()
+    {
+        left.push(in_words(&err));
+    }
+    drop(writing);
+    // Last: as long as it is there, the session can be found and finished again.
+    let folder = Resource::Folder(state.folder().to_owned());
+    if left.is_empty() {
+        match remove(&folder, backend).await {
+            Ok(()) => removed.push(folder.to_string()),
+            Err(why) => left.push(format!("{folder}: {why}")),
+        }
+    }
+    drop(held);
+    let not_done = budget.not_done();
+    Finished { run: state.run().clone(), record, removed, left, missing, not_done }
+}
+
+/// What the sandbox took, if its first process could still say so.
+async fn ask_to_end(state: &State, backend: &dyn Backend) -> Option<BTreeMap<String, String>> {
+    let (socket, within) = (state.socket(), state.plan().limits.grace + END_SLACK);
+    let asked = task::spawn_blocking(move || first_process::end(&socket, within)).await;
+    let facts = asked.ok().flatten();
+    if let (None, Some(name)) = (&facts, &state.sandbox) {
+        // It is gone already, or does not listen to reason.
+        drop(backend.kill(&Sandbox { name: name.clone() }).await);
+    }
+    facts
+}
+
+async fn outcome(state: &State, why: Why, said: bool, backend: &dyn Backend) -> Outcome {
+    if said && why == Why::Stopped {
+        // A gateway keeps the session's time too, and may be the first to end.
+        if state.plan().network.is_some() && !state.is_over(Timestamp::now()) && !drain(state).await
+        {
+            let why = "its gateway died before it was stopped".to_owned();
+            return Outcome::Failed { why };
+        }
+        return Outcome::Stopped;
+    }
+    let name = state.sandbox.clone().unwrap_or_default();
+    let ended = time::timeout(END_SLACK, backend.ended(&Sandbox { name })).await;
+    let is_over = state.is_over(Timestamp::now());
+    match ended {
+        Ok(Ok(Ended { code: EXPIRED, .. })) => Outcome::Expired,
+        Ok(Ok(Ended { code, oom_killed })) => {
+            match judge(&RunObservations {
+                code: Some(code),
+                oom_killed,
+                ..RunObservations::default()
+            }) {
+                Outcome::Lost { .. } if is_over => Outcome::Expired,
+                judged => judged,
+            }
+        }
+        Ok(Err(_)) | Err(_) if is_over => Outcome::Expired,
+        Ok(Err(_)) | Err(_) => judge(&RunObservations::default()),
+    }
+}
+
+/// The exit code of a first process whose time was over.
+const EXPIRED: i64 = 124;
+
+/// Lets the gateway finish its log; whether there was one to do so.
+async fn drain(state: &State) -> bool {
+    if state.plan().network.is_none() {
+        return false;
+    }
+    let client = Client::new(state.folder().join("control").join("control.sock"));
+    // One that is gone already has nothing to finish.
+    if client.drain().await.is_err() {
+        return false;
+    }
+    let deadline = Instant::now() + END_SLACK;
+    while client.status().await.is_ok() && Instant::now() < deadline {
+        time::sleep(Duration::from_millis(20)).await;
+    }
+    true
+}
+
+/// Writes down what a living session has changed so far.
+pub fn refresh(state: &State) -> Result<(), String> {
+    let evidence = state.evidence().map_err(|err| format!("{err:#}"))?;
+    let (unsealed, budget) = (&state.unsealed, WorkBudget::unattended());
+    unsealed.leftovers(&evidence, &budget).map_or(Ok(()), |leftovers| leftovers.changes().map(drop))
+}
+
+/// Beyond what something has for ending by itself.
+const END_SLACK: Duration = Duration::from_secs(10);
+/// For the last words of commands that were ended.
+const CLIENT_RECORDS_TIMEOUT: Duration = Duration::from_secs(3);

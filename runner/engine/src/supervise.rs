@@ -1,0 +1,302 @@
+//! A command runs: what it prints is passed on, what its caller says is obeyed,
+//! and what its limits are is kept.
+//!
+//! The same for a run, for a command of a session and for one without a sandbox.
+//! What is seen on the way is put together for [`crate::outcome::judge`].
+
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use gateway::control::Client;
+use protocol::init::{CommandEnd, CommandOrder, TerminalSize};
+use tokio::select;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time;
+
+use crate::backend::{Backend, BackendError, Chunk, Ended, GatewayLog, Sandbox};
+use crate::command::{CommandEvent, RunningCommand};
+use crate::disk::Watch;
+use crate::outcome::{RunObservations, StopReason, Usage};
+use crate::plan::WORKSPACE;
+use crate::record::Recorder;
+
+/// What whoever started a command says about it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CallerEvent {
+    Resized(TerminalSize),
+    /// Stop it, by this signal. A third one ends it at once.
+    Stop(u8),
+}
+
+/// Whoever started a command: what they say, and where its output goes.
+pub struct Caller<'c> {
+    pub events: &'c mut mpsc::Receiver<CallerEvent>,
+    pub sink: &'c mut dyn OutputSink,
+    /// What keeps the transcript, unless that is another's business.
+    pub recorder: Option<&'c mut Recorder>,
+}
+
+/// Where what a command prints goes. One that is slow is only told later: neither
+/// the sandbox nor the evidence waits for it.
+#[async_trait]
+pub trait OutputSink: Send {
+    /// `at` is how long after its start. An error means that nobody wants to know.
+    async fn printed(&mut self, chunk: &Chunk, at: Duration) -> io::Result<()>;
+
+    /// The command is about to start.
+    fn starts(&mut self) {}
+
+    /// The command has ended, and nothing more comes.
+    async fn ended(&mut self) {}
+}
+
+/// What is kept while a command runs.
+pub struct Supervision<'s> {
+    /// The first process keeps the time itself; after this nobody does.
+    pub overdue_after: Duration,
+    pub max_output_bytes: u64,
+    pub watch: Watch,
+    /// Nothing where there is none, or where it is another's business.
+    pub gateway: Option<GatewayWatch>,
+    /// The sandbox that ends with the command.
+    pub sandbox: Option<(&'s dyn Backend, &'s Sandbox)>,
+    /// Dropped when nothing of the command is left, which takes an engine a while
+    /// to notice.
+    pub command_lives: Option<oneshot::Sender<()>>,
+}
+
+impl std::fmt::Debug for Caller<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Caller").field("events", &self.events).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Supervision<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Supervision").field("gateway", &self.gateway).finish_non_exhaustive()
+    }
+}
+
+/// Notices that a gateway died.
+#[derive(Clone, Debug)]
+pub struct GatewayWatch {
+    pub log: GatewayLog,
+    /// Where it is asked.
+    pub control: PathBuf,
+}
+
+impl GatewayWatch {
+    /// Waits until it is dead; the last that it said.
+    async fn died(&self) -> String {
+        loop {
+            // An engine may lose its output without losing it.
+            if self.log.is_gone() && Client::new(self.control.clone()).status().await.is_err() {
+                return self.log.last_words();
+            }
+            drop(time::timeout(GATEWAY_POLL_INTERVAL, self.log.changed()).await);
+        }
+    }
+}
+
+/// Passing on a piece: the sink, lent to it, and whether anybody wants more.
+type Passing<'s> = BoxFuture<'s, (&'s mut dyn OutputSink, io::Result<()>)>;
+
+fn pass_on<'s>(sink: &'s mut dyn OutputSink, chunk: Chunk, at: Duration) -> Passing<'s> {
+    Box::pin(async move {
+        let passed = sink.printed(&chunk, at).await;
+        (sink, passed)
+    })
+}
+
+/// Waits for something that may never come.
+async fn or_never<T>(waiting: Option<impl Future<Output = T>>) -> T {
+    match waiting {
+        Some(waiting) => waiting.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Supervises a command to its end, and to that of its sandbox.
+pub async fn supervise(
+    command: RunningCommand,
+    how: Supervision<'_>,
+    caller: Caller<'_>,
+) -> Result<RunObservations, BackendError> {
+    let RunningCommand { mut events, orders } = command;
+    let Supervision { overdue_after, mut watch, gateway, sandbox, mut command_lives, .. } = how;
+    let Caller { events: caller_events, sink, mut recorder } = caller;
+    let mut sink = Some(sink);
+    let mut passing: Option<Passing<'_>> = None;
+    // A command that is gone takes no orders, and needs none.
+    let order = |order: CommandOrder| orders.send(order).unwrap_or_default();
+    let begun = Instant::now();
+    let mut ending = Box::pin(or_never(sandbox.map(|(backend, name)| backend.ended(name))));
+    let mut death = Box::pin(or_never(gateway.as_ref().map(GatewayWatch::died)));
+    let overdue = time::sleep(overdue_after);
+    tokio::pin!(overdue);
+
+    let mut seen = RunObservations::default();
+    let mut ended: Option<Ended> = None;
+    let mut last = None;
+    let mut stops = 0_u32;
+    let (mut following, mut has_caller) = (true, true);
+    let mut force = Force { sandbox, refused: None };
+    let mut again = time::interval(KILL_AGAIN_INTERVAL);
+    while following || passing.is_some() || (sandbox.is_some() && ended.is_none()) {
+        select! {
+            // What a caller has not taken yet is in the spool, and everything else goes on.
+            event = events.recv(), if following && passing.is_none() => {
+                if let (Some(recorder), Some(event)) = (&mut recorder, &event) {
+                    recorder.record(event);
+                }
+                match event {
+                Some(CommandEvent::Printed(chunk, at)) => {
+                    seen.usage.output += chunk.bytes.len() as u64;
+                    passing = sink.take().map(|sink| pass_on(sink, chunk, at));
+                }
+                Some(CommandEvent::Resized(..)) => {}
+                Some(CommandEvent::Ended(end)) => {
+                    last = Some(end);
+                    following = false;
+                    drop(command_lives.take());
+                }
+                None => {
+                    following = false;
+                    drop(command_lives.take());
+                }
+                }
+            },
+            (lent, passed) = or_never(passing.as_mut()), if passing.is_some() => {
+                passing = None;
+                if passed.is_ok() {
+                    sink = Some(lent);
+                } else {
+                    // Nobody reads us any more, as after `| head`.
+                    if last.is_none() && !is_over(seen.stopped) {
+                        seen.stopped = Some(StopReason::Cancelled { signal: BROKEN_PIPE });
+                    }
+                    order(CommandOrder::Signal(BROKEN_PIPE));
+                }
+            }
+            end = &mut ending, if ended.is_none() => ended = Some(end?),
+            said = caller_events.recv(), if has_caller => match said {
+                Some(CallerEvent::Resized(size)) => order(CommandOrder::Resize(size)),
+                Some(CallerEvent::Stop(number)) => {
+                    stops += 1;
+                    // What has ended is not stopped any more, however long its engine
+                    // takes to notice; nor is what a limit has stopped.
+                    if last.is_none() && !is_over(seen.stopped) {
+                        seen.stopped = Some(StopReason::Cancelled { signal: number });
+                    }
+                    // Whoever asks a third time means it.
+                    if stops < 3 {
+                        order(CommandOrder::Signal(number));
+                    } else {
+                        order(CommandOrder::Kill);
+                        force.kill().await?;
+                        // Nor is it passed on any more to a caller who does not take it.
+                        passing = None;
+                    }
+                }
+                // Nobody is left who could say anything.
+                None => has_caller = false,
+            },
+            full = watch.full(), if last.is_none() && !is_over(seen.stopped) => {
+                seen.stopped = Some(StopReason::Disk { place: WORKSPACE, full });
+                // From inside, which is at once; then from outside.
+                order(CommandOrder::Kill);
+                force.kill().await?;
+            }
+            said = &mut death, if last.is_none() && seen.gateway_died.is_none() => {
+                seen.gateway_died = Some(said);
+                if seen.stopped.is_none() {
+                    seen.stopped = Some(StopReason::WithoutGateway);
+                    order(CommandOrder::Kill);
+                    force.kill().await?;
+                }
+            }
+            _ = again.tick(), if force.refused.is_some() && ended.is_none() => force.kill().await?,
+            () = &mut overdue, if last.is_none() && seen.stopped != Some(StopReason::Overdue) => {
+                seen.stopped = Some(StopReason::Overdue);
+                order(CommandOrder::Kill);
+                force.kill().await?;
+                // Nobody inside keeps the time any more.
+                (following, passing) = (false, None);
+                drop(command_lives.take());
+            }
+        }
+    }
+    // A gateway that takes its sandbox along may be noticed after it.
+    if last.is_none() && seen.gateway_died.is_none() && gateway.is_some() {
+        seen.gateway_died = time::timeout(GATEWAY_DEATH_WAIT, death).await.ok();
+    }
+    if seen.stopped.is_none()
+        && let Some(full) = watch.last_look().await
+    {
+        seen.stopped = Some(StopReason::Disk { place: WORKSPACE, full });
+    }
+    if let Some(last) = last {
+        let RunObservations { end, full, usage, .. } = RunObservations::from_spool(last);
+        let output = seen.usage.output;
+        (seen.end, seen.full, seen.usage) = (end, full, Usage { output, ..usage });
+    }
+    seen.usage.wall = begun.elapsed();
+    if seen.end == Some(CommandEnd::OutputLimit) && !is_over(seen.stopped) {
+        seen.stopped = Some(StopReason::Output { limit: how.max_output_bytes });
+    }
+    if let Some(Ended { code, oom_killed }) = ended {
+        seen.code = Some(code);
+        seen.oom_killed = oom_killed;
+    }
+    Ok(seen)
+}
+
+/// Whether a limit has stopped it already; then no later signal did.
+fn is_over(stopped: Option<StopReason>) -> bool {
+    matches!(
+        stopped,
+        Some(
+            StopReason::Disk { .. }
+                | StopReason::Output { .. }
+                | StopReason::Overdue
+                | StopReason::WithoutGateway
+        )
+    )
+}
+
+/// Ends a sandbox from outside. An engine may refuse that for a moment, because
+/// the sandbox is ending by itself; whether it has is asked elsewhere.
+struct Force<'f> {
+    sandbox: Option<(&'f dyn Backend, &'f Sandbox)>,
+    /// Since when it is refused.
+    refused: Option<Instant>,
+}
+
+impl Force<'_> {
+    /// Kills the sandbox. A refusal is an error only when it lasts.
+    async fn kill(&mut self) -> Result<(), BackendError> {
+        let Some((backend, sandbox)) = self.sandbox else { return Ok(()) };
+        match backend.kill(sandbox).await {
+            Ok(()) => self.refused = None,
+            Err(err) => {
+                if self.refused.get_or_insert_with(Instant::now).elapsed() > REFUSED_FOR {
+                    return Err(err);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+const GATEWAY_POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// A gateway that died with its sandbox is known to be dead by then.
+const GATEWAY_DEATH_WAIT: Duration = Duration::from_secs(2);
+const KILL_AGAIN_INTERVAL: Duration = Duration::from_millis(250);
+/// An engine that still refuses to kill after this is broken.
+const REFUSED_FOR: Duration = Duration::from_secs(10);
+/// How long after the deadline the sandbox has for keeping it by itself.
+pub const OVERDUE_SLACK: Duration = Duration::from_secs(10);
+const BROKEN_PIPE: u8 = 13;

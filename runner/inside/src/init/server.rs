@@ -1,0 +1,373 @@
+//! Serves whoever connects, until the sandbox's time is over.
+//!
+//! One thread reaps, one keeps the time, one accepts, and each connection and each
+//! command has one of its own. The first three are there from the beginning, so a
+//! sandbox full of processes can still be ended from outside and ends by itself.
+//!
+//! **Invariant:** a process group is signalled only while its leader has not been
+//! reaped: its number is nobody else's.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::exit;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use protocol::init::{
+    CommandEnd, CommandOrder, CommandSpec, InitMessage, InitRequest, MAX_LINE_BYTES,
+};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, kill_process_group, wait, waitid,
+};
+
+use super::command::{self, StartedCommand};
+use super::measure;
+use super::start::{REFUSED, say};
+use crate::passing;
+
+/// Everything the threads share.
+#[derive(Clone, Debug)]
+pub(super) struct SessionServer(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// Commands that have not been reaped.
+    running: Mutex<BTreeMap<i32, Arc<StartedCommand>>>,
+    /// The one command that the sandbox ends with, if it has one.
+    run: Mutex<Option<Arc<StartedCommand>>>,
+    something_started: Condvar,
+    grace: Duration,
+    bounded: Vec<String>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SessionServer {
+    pub(super) fn new(grace: Duration, bounded: Vec<String>) -> Self {
+        Self(Arc::new(Shared {
+            running: Mutex::default(),
+            run: Mutex::default(),
+            something_started: Condvar::new(),
+            grace,
+            bounded,
+        }))
+    }
+
+    pub(super) fn grace(&self) -> Duration {
+        self.0.grace
+    }
+
+    /// Whether the sandbox has the one command that it ends with.
+    pub(super) fn has_run(&self) -> bool {
+        lock(&self.0.run).is_some()
+    }
+
+    /// Serves `listener`, and never returns before everything has ended.
+    pub(super) fn serve(self, listener: UnixListener) -> i32 {
+        let accepting = self.clone();
+        match thread::Builder::new().spawn(move || accepting.accept_loop(&listener)) {
+            Ok(_) => self.reap(),
+            Err(_) => REFUSED,
+        }
+    }
+
+    /// Waits for every process that comes our way.
+    fn reap(&self) -> ! {
+        loop {
+            // Only looked at here: starting a command waits for its own failed
+            // children, and must find them. Both take turns by the lock.
+            match waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+                Ok(_) => {
+                    let mut running = lock(&self.0.running);
+                    while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+                        let Some(end) = end_of(status) else { continue };
+                        if let Some(command) = running.remove(&pid.as_raw_nonzero().get()) {
+                            self.was_reaped(&command, end);
+                        }
+                    }
+                }
+                Err(rustix::io::Errno::CHILD) => {
+                    let nobody = |running: &mut BTreeMap<i32, _>| running.is_empty();
+                    drop(self.0.something_started.wait_while(lock(&self.0.running), nobody));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn was_reaped(&self, command: &StartedCommand, end: CommandEnd) {
+        if !command.ends_sandbox {
+            let facts = measure::since(&command.before, &self.0.bounded);
+            return command.was_reaped(end, facts);
+        }
+        let facts = measure::after(&self.0.bounded);
+        // Whoever hears that the run has ended may rely on it that nobody is left:
+        // its gateway is closed at that word.
+        signal_everybody(Signal::KILL);
+        while !matches!(wait(WaitOptions::empty()), Err(rustix::io::Errno::CHILD)) {}
+        command.was_reaped(end, facts);
+        // Its watching thread ends all of us, when the last is recorded.
+        thread::sleep(LAST_RECORDS);
+        exit(REFUSED);
+    }
+
+    /// Ends everything at `until`. A sleep does not count the time that the machine
+    /// itself slept, so the wall clock is asked; and one that is set back gives
+    /// nobody more time than there was.
+    pub(super) fn expire_at(&self, until: SystemTime) {
+        let most = until.duration_since(SystemTime::now()).unwrap_or_default();
+        let begun = Instant::now();
+        loop {
+            let left = until.duration_since(SystemTime::now()).unwrap_or_default();
+            let left = left.min(most.saturating_sub(begun.elapsed()));
+            if left.is_zero() {
+                self.close();
+                exit(EXPIRED);
+            }
+            thread::sleep(left.min(CLOCK_CHECK_INTERVAL));
+        }
+    }
+
+    /// Asks everybody to end, and ends whoever does not.
+    fn close(&self) {
+        signal_everybody(Signal::TERM);
+        let deadline = Instant::now() + self.grace();
+        while !is_alone() && Instant::now() < deadline {
+            thread::sleep(PROCESS_POLL_INTERVAL);
+        }
+        signal_everybody(Signal::KILL);
+    }
+
+    fn accept_loop(&self, listener: &UnixListener) {
+        loop {
+            let Ok((client, _)) = listener.accept() else {
+                // Out of descriptors, for now.
+                thread::sleep(PROCESS_POLL_INTERVAL);
+                continue;
+            };
+            // A client asks as soon as it comes, or is none.
+            client.set_read_timeout(Some(CLIENT_TIMEOUT)).ok();
+            client.set_write_timeout(Some(CLIENT_TIMEOUT)).ok();
+            // What is no request is hung up on.
+            let Ok((request, descriptors)) = passing::receive_frame(&client) else { continue };
+            match request {
+                InitRequest::Attach => self.attach(client),
+                InitRequest::End => self.end(&client),
+                InitRequest::Hello => self.greet(&client),
+                InitRequest::Run(spec) => self.begin(client, spec, descriptors),
+            }
+        }
+    }
+
+    fn greet(&self, client: &UnixStream) {
+        let commands = lock(&self.0.running).len().to_string();
+        let fact = InitMessage::Fact { name: "commands".to_owned(), value: commands };
+        [fact, InitMessage::Ready].iter().try_for_each(|message| say(client, message)).ok();
+    }
+
+    fn end(&self, client: &UnixStream) -> ! {
+        self.close();
+        let facts = measure::after(&self.0.bounded).into_iter();
+        let facts = facts.map(|(name, value)| InitMessage::Fact { name, value });
+        let last = std::iter::once(InitMessage::Ended(CommandEnd::Exited(0)));
+        facts.chain(last).try_for_each(|message| say(client, &message)).ok();
+        exit(0)
+    }
+
+    /// Lets another client hear of the run's command, and tell it what to do.
+    fn attach(&self, client: UnixStream) {
+        let Some(command) = lock(&self.0.run).clone() else { return };
+        let Ok(listener) = client.try_clone() else { return };
+        say(&client, &InitMessage::Started).ok();
+        command.add_client(client);
+        // Whatever was printed before is in the spool.
+        command.tell_output();
+        let server = self.clone();
+        // Without a thread for it, it hears and is not heard.
+        drop(thread::Builder::new().spawn(move || server.obey(&listener, &command)));
+    }
+
+    /// Gives a command the threads it needs, which a full sandbox may not have.
+    fn begin(&self, client: UnixStream, spec: CommandSpec, given: Vec<OwnedFd>) {
+        let refused = client.try_clone();
+        let begun = match lock(&self.0.running).len() {
+            MAX_COMMANDS.. => Err(std::io::Error::other("too many commands at once")),
+            _ => {
+                let server = self.clone();
+                let carry_out = move || server.carry_out(client, &spec, given);
+                thread::Builder::new().spawn(carry_out).map(drop)
+            }
+        };
+        if let (Err(err), Ok(client)) = (begun, refused) {
+            refuse_for_want_of_room(&client, &err);
+        }
+    }
+
+    /// Starts the command, and listens to its client until one of them is gone.
+    fn carry_out(&self, client: UnixStream, spec: &CommandSpec, given: Vec<OwnedFd>) {
+        let (hand_over, started) = mpsc::channel::<(Arc<StartedCommand>, command::Flows)>();
+        let server = self.clone();
+        let watching = thread::Builder::new().spawn(move || {
+            let Ok((command, flows)) = started.recv() else { return };
+            let end = command.watch(flows, &server);
+            if command.ends_sandbox {
+                exit(code_of(&end));
+            }
+        });
+        if let Err(err) = watching {
+            return refuse_for_want_of_room(&client, &err);
+        }
+        let command = {
+            // Held until it is in the table: its end must find it there.
+            let mut running = lock(&self.0.running);
+            let (command, flows) = match command::start(spec, given) {
+                Ok(started) => started,
+                Err(end) => {
+                    drop(running);
+                    let code = code_of(&end);
+                    say(&client, &InitMessage::Ended(end)).ok();
+                    return if spec.ends_sandbox {
+                        exit(code)
+                    };
+                }
+            };
+            let command = Arc::new(command);
+            running.insert(command.pid.as_raw_nonzero().get(), Arc::clone(&command));
+            if spec.ends_sandbox {
+                *lock(&self.0.run) = Some(Arc::clone(&command));
+            }
+            let listener = client.try_clone();
+            // Said before anything it prints can be.
+            let told = say(&client, &InitMessage::Started);
+            if let (Ok(()), Ok(listener)) = (told, listener) {
+                command.add_client(listener);
+            }
+            // Whoever waits for it is a thread of ours, which does not end before.
+            hand_over.send((Arc::clone(&command), flows)).ok();
+            self.0.something_started.notify_all();
+            command
+        };
+        self.obey(&client, &command);
+        if !spec.outlives_client {
+            self.end_command(&command);
+        }
+    }
+
+    /// Does what a client says about a command, until it hangs up.
+    fn obey(&self, client: &UnixStream, command: &StartedCommand) {
+        client.set_read_timeout(None).ok();
+        let Ok(reading) = client.try_clone() else { return };
+        let mut orders = BufReader::new(reading);
+        loop {
+            let mut line = Vec::new();
+            let limit = MAX_LINE_BYTES as u64;
+            match (&mut orders).take(limit).read_until(b'\n', &mut line) {
+                Ok(length) if length > 0 => {}
+                Ok(_) | Err(_) => return,
+            }
+            let Ok(order) = serde_json::from_slice(&line) else { return };
+            match order {
+                CommandOrder::Kill => self.signal(command, Signal::KILL),
+                CommandOrder::Resize(size) => command.resize(size),
+                CommandOrder::Signal(number) => {
+                    if let Some(signal) = Signal::from_named_raw(number.into()) {
+                        self.signal_group(command, signal);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks one command's processes to end, then ends them; one that has ended
+    /// already is left in peace.
+    fn end_command(&self, command: &StartedCommand) {
+        self.signal_group(command, Signal::TERM);
+        let deadline = Instant::now() + self.grace();
+        while self.is_running(command) {
+            if Instant::now() > deadline {
+                return self.signal_group(command, Signal::KILL);
+            }
+            thread::sleep(PROCESS_POLL_INTERVAL);
+        }
+    }
+
+    fn is_running(&self, command: &StartedCommand) -> bool {
+        is_among(&lock(&self.0.running), command)
+    }
+
+    /// Signals a command, and with the one that the sandbox ends with everybody.
+    pub(super) fn signal(&self, command: &StartedCommand, signal: Signal) {
+        match command.ends_sandbox {
+            true => signal_everybody(signal),
+            false => self.signal_group(command, signal),
+        }
+    }
+
+    fn signal_group(&self, command: &StartedCommand, signal: Signal) {
+        let running = lock(&self.0.running);
+        if is_among(&running, command) {
+            kill_process_group(command.pid, signal).ok();
+        }
+    }
+}
+
+/// Whether it is this very command: its number may be another's by now.
+fn is_among(running: &BTreeMap<i32, Arc<StartedCommand>>, command: &StartedCommand) -> bool {
+    let same = running.get(&command.pid.as_raw_nonzero().get());
+    same.is_some_and(|same| std::ptr::eq(&raw const **same, command))
+}
+
+fn refuse_for_want_of_room(client: &UnixStream, err: &std::io::Error) {
+    let why = format!("the sandbox has no room for a command: {err}");
+    say(client, &InitMessage::Ended(CommandEnd::Unstartable { code: 126, why })).ok();
+}
+
+/// How a process ended that was waited for, if it did.
+fn end_of(status: WaitStatus) -> Option<CommandEnd> {
+    if let Some(number) = status.terminating_signal() {
+        return Some(CommandEnd::Signaled(u8::try_from(number).unwrap_or(u8::MAX)));
+    }
+    let code = status.exit_status()?;
+    Some(CommandEnd::Exited(u8::try_from(code & 0xff).unwrap_or(u8::MAX)))
+}
+
+/// Every process of the sandbox but this one: to signal "group one" is to signal
+/// everything that may be signalled, which never includes the first.
+pub(super) fn signal_everybody(signal: Signal) {
+    kill_process_group(Pid::INIT, signal).ok();
+}
+
+/// The exit code of a sandbox that ends with its command.
+fn code_of(end: &CommandEnd) -> i32 {
+    match end {
+        CommandEnd::Deadline => EXPIRED,
+        CommandEnd::Exited(code) | CommandEnd::Unstartable { code, .. } => (*code).into(),
+        CommandEnd::OutputLimit => 137,
+        CommandEnd::Signaled(number) => 128 + i32::from(*number),
+        CommandEnd::Unrecorded(_) => REFUSED,
+    }
+}
+
+/// Whether nobody is here but us. In a namespace of its own, a process sees all
+/// there are.
+fn is_alone() -> bool {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    ids.filter(|id| *id != 1).count() == 0
+}
+
+/// The exit code when the time was over.
+const EXPIRED: i32 = 124;
+/// How long a client has for asking, and for hearing an answer.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
+const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+const PROCESS_POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// What a run printed is recorded by then.
+const LAST_RECORDS: Duration = Duration::from_secs(30);
+const MAX_COMMANDS: usize = 256;

@@ -1,0 +1,103 @@
+//! From the first word to the host until the sandbox serves commands.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::exit;
+use std::thread;
+use std::time::Duration;
+
+use protocol::init::{InitArgs, InitCommand, InitMessage, Lifetime};
+use rustix::process::{DumpableBehavior, Signal, getpid, set_dumpable_behavior};
+
+use super::server::{SessionServer, signal_everybody};
+use super::{measure, pids_limit};
+use crate::passing;
+
+/// The exit code when the host refused, or cannot be spoken to.
+pub(super) const REFUSED: i32 = 125;
+
+/// Does the whole job; what it returns is the sandbox's exit code.
+pub fn start(args: InitArgs) -> i32 {
+    // Who ends everybody has to be in a sandbox: elsewhere that is the machine.
+    if !getpid().is_init() {
+        return REFUSED;
+    }
+    // The command has our user: without this it could write into our memory, and
+    // open our descriptors through `/proc/1/fd`.
+    if set_dumpable_behavior(DumpableBehavior::NotDumpable).is_err() {
+        return REFUSED;
+    }
+    let Ok(host) = UnixStream::connect(&args.socket) else { return REFUSED };
+    let facts = measure::before();
+    pids_limit::watch();
+    let facts = facts.into_iter().map(|(name, value)| InitMessage::Fact { name, value });
+    // A host that is gone is noticed by the read below.
+    facts.chain([InitMessage::Ready]).try_for_each(|message| say(&host, &message)).ok();
+    let Some(listener) = receive_listener(&host) else { return REFUSED };
+
+    let server = SessionServer::new(args.grace, args.bounded);
+    match args.lifetime {
+        // Our threads come first: a command may leave no room for them.
+        Lifetime::Attached => {
+            let server = server.clone();
+            if thread::Builder::new().spawn(move || end_with(host, &server)).is_err() {
+                return REFUSED;
+            }
+        }
+        Lifetime::Until(until) => {
+            // Whoever started us is not needed any more.
+            drop(host);
+            let server = server.clone();
+            if thread::Builder::new().spawn(move || server.expire_at(until)).is_err() {
+                return REFUSED;
+            }
+        }
+    }
+    server.serve(listener)
+}
+
+/// The socket that commands are served on, and the order to do so.
+fn receive_listener(host: &UnixStream) -> Option<UnixListener> {
+    let (InitCommand::Serve, descriptors) = passing::receive_line(host).ok()?;
+    let [listener] = <[OwnedFd; 1]>::try_from(descriptors).ok()?;
+    Some(listener.into())
+}
+
+/// Ends everything when whoever started us is gone.
+fn end_with(mut host: UnixStream, server: &SessionServer) {
+    // It says nothing more: whatever this returns for, it is gone.
+    drop(host.read(&mut [0]));
+    signal_everybody(Signal::KILL);
+    if server.has_run() {
+        // What the command printed is recorded to its end, and then all of us ends.
+        thread::sleep(LAST_RECORDS);
+    }
+    exit(REFUSED);
+}
+
+const LAST_RECORDS: Duration = Duration::from_secs(3);
+
+/// One message, whole.
+pub(super) fn say(mut to: &UnixStream, message: &InitMessage) -> io::Result<()> {
+    to.write_all(&passing::line(message)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outside_a_sandbox_it_does_not_even_ask_for_orders() {
+        let home = tempfile::tempdir().unwrap();
+        let socket = home.path().join("runner.sock");
+        let host = UnixListener::bind(&socket).unwrap();
+        host.set_nonblocking(true).unwrap();
+        let lifetime = Lifetime::Attached;
+        let args = InitArgs { socket, grace: Duration::ZERO, bounded: Vec::new(), lifetime };
+        // Whoever got past it would wait for the host's word.
+        let started = thread::spawn(move || start(args));
+        assert_eq!(started.join().unwrap(), REFUSED);
+        assert!(host.accept().is_err(), "it asked the host for orders");
+    }
+}

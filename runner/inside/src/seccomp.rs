@@ -1,0 +1,318 @@
+//! Which system calls a sandbox has.
+//!
+//! A list of what is allowed: a call that is invented tomorrow is refused. It is
+//! what ordinary programs, compilers, interpreters and browsers need, and leaves
+//! out what escapes are made of. Where the engine's own profile is wider we say
+//! why not:
+//!
+//! - `ptrace` and its kin: the first process has the command's user; for the same
+//!   reason a process sets no limits but its own;
+//! - `io_uring`: its operations pass by these very rules;
+//! - sockets other than Unix, IP and the routing table: AF_VSOCK reaches a
+//!   hypervisor whatever network namespace we are in, AF_PACKET and AF_ALG are
+//!   for nobody in here;
+//! - `clone3`: its flags are out of a filter's sight, and every C library falls
+//!   back to `clone` when it does not exist;
+//! - `io_setup` and its kin: the machine has one number of contexts for everybody
+//!   (`fs.aio-max-nr`), and one process could take them all. Databases do without
+//!   when it does not exist; the C library's own `aio_read` never asks for it.
+//!
+//! Calls for one architecture only: the 32-bit doors are shut.
+
+use serde_json::{Value, json};
+
+/// What a gateway's container may ask of the kernel: it listens, dials, writes
+/// its log and starts no program of its own.
+pub fn gateway_profile() -> String {
+    let allowed: Vec<&str> = GATEWAY.split_whitespace().collect();
+    let mut rules = vec![
+        json!({ "names": allowed, "action": "SCMP_ACT_ALLOW" }),
+        allow("clone", &[masked(0, NAMESPACES, 0)]),
+        json!({ "names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": ENOSYS }),
+        allow("socket", &[equal(0, AF_NETLINK), equal(2, NETLINK_ROUTE)]),
+    ];
+    rules.extend([AF_UNIX, AF_INET, AF_INET6].map(|family| allow("socket", &[equal(0, family)])));
+    rules.extend(own_limits());
+    json!({
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "defaultErrnoRet": EPERM,
+        "architectures": [ARCHITECTURE],
+        "syscalls": rules,
+    })
+    .to_string()
+}
+
+/// The profile, as the engine reads it.
+pub fn profile() -> String {
+    let allowed: Vec<&str> = ALLOWED.split_whitespace().collect();
+    let mut rules = vec![
+        json!({ "names": allowed, "action": "SCMP_ACT_ALLOW" }),
+        allow("clone", &[masked(0, NAMESPACES, 0)]),
+        json!({ "names": UNKNOWN, "action": "SCMP_ACT_ERRNO", "errnoRet": ENOSYS }),
+        allow("socket", &[equal(0, AF_NETLINK), equal(2, NETLINK_ROUTE)]),
+    ];
+    rules.extend([AF_UNIX, AF_INET, AF_INET6].map(|family| allow("socket", &[equal(0, family)])));
+    rules.extend(PERSONALITIES.map(|persona| allow("personality", &[equal(0, persona)])));
+    rules.extend(own_limits());
+    json!({
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "defaultErrnoRet": EPERM,
+        "architectures": [ARCHITECTURE],
+        "syscalls": rules,
+    })
+    .to_string()
+}
+
+/// The same list for `seccompiler`: [`PROGRAMS`] by name.
+///
+/// Its language has one answer to everything that is not on a list, so the calls
+/// that must look as if they did not exist have a list of their own.
+pub fn for_compiler() -> Value {
+    let always = ALLOWED.split_whitespace().map(|name| json!({ "syscall": name }));
+    let only = |name: &str, when: &[Value]| json!({ "syscall": name, "args": when });
+    let is = |index: u32, value: u64| json!({ "index": index, "type": "dword", "op": "eq", "val": value });
+    let clear = |index: u32, mask: u64| json!({ "index": index, "type": "qword", "op": { "masked_eq": mask }, "val": 0 });
+    let mut rules: Vec<Value> = always.collect();
+    rules.push(only("clone", &[clear(0, NAMESPACES)]));
+    rules.push(only("socket", &[is(0, AF_NETLINK), is(2, NETLINK_ROUTE)]));
+    rules.extend([AF_UNIX, AF_INET, AF_INET6].map(|family| only("socket", &[is(0, family)])));
+    rules.extend(PERSONALITIES.map(|persona| only("personality", &[is(0, persona)])));
+    rules.push(only("prlimit64", &[is(0, 0)]));
+    rules.push(only("prlimit64", &[clear(2, u64::MAX)]));
+    let [allowed, unknown] = PROGRAMS;
+    json!({
+        (allowed): {
+            "mismatch_action": { "errno": EPERM },
+            "match_action": "allow",
+            "filter": rules,
+        },
+        (unknown): {
+            "mismatch_action": "allow",
+            "match_action": { "errno": ENOSYS },
+            "filter": UNKNOWN.map(|name| json!({ "syscall": name })).to_vec(),
+        },
+    })
+}
+
+/// In the order they are put in force: of two refusals the later one is told.
+pub const PROGRAMS: [&str; 2] = ["allowed", "unknown"];
+
+/// What programs do without when a kernel does not know it.
+const UNKNOWN: [&str; 7] =
+    ["clone3", "io_cancel", "io_destroy", "io_getevents", "io_pgetevents", "io_setup", "io_submit"];
+
+/// To set limits of its own, or to look at another's: the arguments are whose they
+/// are, and the new ones.
+fn own_limits() -> [Value; 2] {
+    [0, 2].map(|argument| allow("prlimit64", &[equal(argument, 0)]))
+}
+
+fn allow(name: &str, when: &[Value]) -> Value {
+    json!({ "names": [name], "action": "SCMP_ACT_ALLOW", "args": when })
+}
+
+fn equal(index: u32, value: u64) -> Value {
+    json!({ "index": index, "value": value, "op": "SCMP_CMP_EQ" })
+}
+
+fn masked(index: u32, mask: u64, value: u64) -> Value {
+    json!({ "index": index, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ" })
+}
+
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: &str = "SCMP_ARCH_X86_64";
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: &str = "SCMP_ARCH_AARCH64";
+
+const EPERM: u32 = 1;
+const ENOSYS: u32 = 38;
+const AF_UNIX: u64 = 1;
+const AF_INET: u64 = 2;
+const AF_INET6: u64 = 10;
+const AF_NETLINK: u64 = 16;
+const NETLINK_ROUTE: u64 = 0;
+/// Every flag of `clone` that makes a namespace.
+const NAMESPACES: u64 = 0x7e02_0000;
+/// Linux, with and without address randomisation; "which is it?".
+const PERSONALITIES: [u64; 3] = [0, 0x0004_0000, 0xffff_ffff];
+
+/// `execve` is the engine's, to start it; the rest is the program's own and what
+/// the engine does between asking for the filter and starting it.
+const GATEWAY: &str = "
+    accept accept4 access arch_prctl bind brk capget capset chdir chmod clock_getres clock_gettime
+    clock_nanosleep close close_range connect dup dup2 dup3 epoll_create1 epoll_ctl epoll_pwait
+    epoll_pwait2 epoll_wait eventfd2 execve exit exit_group faccessat faccessat2 fadvise64 fchdir
+    fchmod fchmodat fcntl fdatasync flock fstat fstatfs fsync ftruncate futex getcwd getdents64
+    getegid geteuid getgid getpeername getpid getppid getrandom getrlimit getsockname getsockopt
+    gettid gettimeofday getuid ioctl kill linkat listen lseek lstat madvise membarrier mkdir
+    mkdirat mmap mprotect mremap munmap nanosleep newfstatat open openat openat2 pipe2 poll ppoll
+    prctl pread64 pselect6 pwrite64 pwritev read readlink readlinkat readv recvfrom
+    recvmmsg recvmsg rename renameat renameat2 restart_syscall rmdir rseq rt_sigaction
+    rt_sigprocmask rt_sigreturn rt_sigsuspend rt_sigtimedwait sched_getaffinity sched_yield
+    select sendfile sendmmsg sendmsg sendto set_robust_list set_tid_address setgid setgroups
+    setrlimit setsockopt setuid shutdown sigaltstack socketpair splice stat statfs statx sysinfo
+    tgkill timerfd_create timerfd_settime umask uname unlink unlinkat wait4 write writev
+";
+
+const ALLOWED: &str = "
+    accept accept4 access alarm arch_prctl bind brk cachestat capget capset chdir chmod chown
+    clock_getres clock_gettime clock_nanosleep close close_range connect copy_file_range creat
+    dup dup2 dup3 epoll_create epoll_create1 epoll_ctl epoll_ctl_old epoll_pwait epoll_pwait2
+    epoll_wait epoll_wait_old eventfd eventfd2 execve execveat exit exit_group faccessat
+    faccessat2 fadvise64 fallocate fchdir fchmod fchmodat fchmodat2 fchown fchownat fcntl
+    fdatasync fgetxattr flistxattr flock fork fremovexattr fsetxattr fstat fstatfs fsync
+    ftruncate futex futex_requeue futex_wait futex_waitv futex_wake futimesat get_mempolicy
+    get_robust_list get_thread_area getcpu getcwd getdents getdents64 getegid geteuid getgid
+    getgroups getitimer getpeername getpgid getpgrp getpid getppid getpriority getrandom
+    getresgid getresuid getrlimit getrusage getsid getsockname getsockopt gettid gettimeofday
+    getuid getxattr inotify_add_watch inotify_init inotify_init1 inotify_rm_watch ioctl
+    ioprio_get ioprio_set kill
+    landlock_add_rule landlock_create_ruleset landlock_restrict_self lchown lgetxattr link
+    linkat listen listxattr llistxattr lremovexattr lseek lsetxattr lstat madvise
+    map_shadow_stack membarrier memfd_create mincore mkdir mkdirat mknod mknodat mlock mlock2
+    mlockall mmap mprotect mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedsend
+    mq_unlink mremap mseal msgctl msgget msgrcv msgsnd msync munlock munlockall munmap
+    nanosleep newfstatat open openat openat2 pause pidfd_open pidfd_send_signal pipe pipe2
+    pkey_alloc pkey_free pkey_mprotect poll ppoll prctl pread64 preadv preadv2
+    process_madvise process_mrelease pselect6 pwrite64 pwritev pwritev2 read readahead readlink
+    readlinkat readv recvfrom recvmmsg recvmsg remap_file_pages removexattr rename renameat
+    renameat2 restart_syscall rmdir rseq rt_sigaction rt_sigpending rt_sigprocmask
+    rt_sigqueueinfo rt_sigreturn rt_sigsuspend rt_sigtimedwait rt_tgsigqueueinfo
+    sched_get_priority_max sched_get_priority_min sched_getaffinity sched_getattr
+    sched_getparam sched_getscheduler sched_rr_get_interval sched_setaffinity sched_setattr
+    sched_setparam sched_setscheduler sched_yield seccomp select semctl semget semop semtimedop
+    sendfile sendmmsg sendmsg sendto set_mempolicy set_robust_list set_thread_area
+    set_tid_address setfsgid setfsuid setgid setgroups setitimer setpgid setpriority setregid
+    setresgid setresuid setreuid setrlimit setsid setsockopt setuid setxattr shmat shmctl shmdt
+    shmget shutdown sigaltstack signalfd signalfd4 socketpair splice stat statfs statx symlink
+    symlinkat sync sync_file_range syncfs sysinfo tee tgkill time timer_create timer_delete
+    timer_getoverrun timer_gettime timer_settime timerfd_create timerfd_gettime timerfd_settime
+    times tkill truncate umask uname unlink unlinkat utime utimensat utimes vfork vmsplice
+    wait4 waitid write writev
+";
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect_file;
+
+    use super::*;
+
+    #[test]
+    fn what_escapes_are_made_of_is_not_on_the_list() {
+        let listed: Vec<&str> = ALLOWED.split_whitespace().collect();
+        for call in [
+            "add_key",
+            "bpf",
+            "chroot",
+            "clone",
+            "clone3",
+            "delete_module",
+            "fsopen",
+            "init_module",
+            "io_setup",
+            "io_submit",
+            "io_uring_setup",
+            "kcmp",
+            "kexec_load",
+            "keyctl",
+            "mount",
+            "move_mount",
+            "open_by_handle_at",
+            "open_tree",
+            "perf_event_open",
+            "pidfd_getfd",
+            "pivot_root",
+            "process_vm_readv",
+            "process_vm_writev",
+            "ptrace",
+            "quotactl",
+            "reboot",
+            "request_key",
+            "setns",
+            "socket",
+            "swapon",
+            "syslog",
+            "umount2",
+            "unshare",
+            "userfaultfd",
+        ] {
+            assert!(!listed.contains(&call), "{call}");
+        }
+    }
+
+    #[test]
+    fn a_gateway_has_less_than_a_sandbox() {
+        let sandbox: Vec<&str> = ALLOWED.split_whitespace().collect();
+        let gateway: Vec<&str> = GATEWAY.split_whitespace().collect();
+        assert!(gateway.windows(2).all(|pair| pair[0] < pair[1]), "keep it sorted");
+        assert!(gateway.iter().all(|call| sandbox.contains(call)));
+        assert!(gateway.len() < sandbox.len() / 2, "{} of {}", gateway.len(), sandbox.len());
+        for call in ["fork", "vfork", "execveat", "mknod", "chown", "shmat", "memfd_create"] {
+            assert!(!gateway.contains(&call), "{call}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_named_is_refused() {
+        let profile: Value = serde_json::from_str(&profile()).unwrap();
+        assert_eq!(profile["defaultAction"], "SCMP_ACT_ERRNO");
+    }
+
+    #[test]
+    fn the_compiler_understands_every_word_of_it() {
+        let architecture = std::env::consts::ARCH.try_into().unwrap();
+        let text = for_compiler().to_string();
+        let compiled = seccompiler::compile_from_json(text.as_bytes(), architecture).unwrap();
+        assert!(PROGRAMS.iter().all(|name| compiled.contains_key(*name)));
+        assert_eq!(compiled.len(), PROGRAMS.len());
+    }
+
+    #[test]
+    fn both_renderings_name_the_same_calls() {
+        let engine: Value = serde_json::from_str(&profile()).unwrap();
+        let names = |rule: &Value| {
+            let names = rule["names"].as_array().unwrap();
+            names.iter().map(|name| name.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let is_allowed = |rule: &&Value| rule["action"] == "SCMP_ACT_ALLOW";
+        let mut by_engine: Vec<String> = engine["syscalls"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(is_allowed)
+            .flat_map(names)
+            .collect();
+        let compiler = for_compiler();
+        let rules = compiler["allowed"]["filter"].as_array().unwrap();
+        let mut by_compiler: Vec<String> =
+            rules.iter().map(|rule| rule["syscall"].as_str().unwrap().to_owned()).collect();
+        by_engine.sort();
+        by_compiler.sort();
+        assert_eq!(by_engine, by_compiler);
+    }
+
+    /// `UPDATE_EXPECT=1` writes them.
+    #[test]
+    fn the_files_for_compose_are_these_very_lists() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../compose");
+        for (profile, file) in
+            [(profile(), "seccomp.json"), (gateway_profile(), "seccomp-gateway.json")]
+        {
+            let mut profile: Value = serde_json::from_str(&profile).unwrap();
+            // One file for every machine: an engine finds its own in the map.
+            profile.as_object_mut().unwrap().remove("architectures");
+            profile["archMap"] = ["SCMP_ARCH_AARCH64", "SCMP_ARCH_X86_64"]
+                .map(|name| json!({ "architecture": name, "subArchitectures": [] }))
+                .to_vec()
+                .into();
+            let text = format!("{}\n", serde_json::to_string_pretty(&profile).unwrap());
+            expect_file![format!("{folder}/{file}")].assert_eq(&text);
+        }
+    }
+
+    #[test]
+    fn the_list_is_sorted_and_names_nothing_twice() {
+        let listed: Vec<&str> = ALLOWED.split_whitespace().collect();
+        assert!(listed.windows(2).all(|pair| pair[0] < pair[1]), "keep it sorted");
+    }
+}
