@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::builder::FalseyValueParser;
 use clap::{Parser, ValueEnum};
 use gateway::config::{self, Config, ConfigError, SettingValue};
-use gateway::control::{Client, ClientError};
+use gateway::control;
 use gateway::{
     Drained, Inherited, OperatorSignal, OsSignals, Server, StartError, check, processors,
 };
@@ -88,8 +88,8 @@ enum LogFormat {
 enum Failure {
     #[error(transparent)]
     Config(#[from] ConfigError),
-    #[error(transparent)]
-    Control(#[from] ClientError),
+    #[error("no gateway answers at {}", path.display())]
+    Health { path: PathBuf, source: io::Error },
     #[error("`{written}` is not a log filter: {why}")]
     Log { written: String, why: ParseError },
     #[error("the gateway is not ready: {why}")]
@@ -132,9 +132,10 @@ fn run(args: &Args, inherited: Inherited) -> Result<(), Failure> {
 
 /// For health checks of container engines: the image has no shell to ask with.
 async fn health(config: &Config) -> Result<(), Failure> {
-    let asked = time::timeout(HEALTH_TIMEOUT, Client::new(&config.control).status()).await;
+    let asked = time::timeout(HEALTH_TIMEOUT, control::status(&config.control)).await;
+    let answer = asked.map_err(|_| Failure::NotReady { why: "it does not answer".to_owned() })?;
     let status =
-        asked.map_err(|_| Failure::NotReady { why: "it does not answer".to_owned() })??;
+        answer.map_err(|source| Failure::Health { path: config.control.clone(), source })?;
     if status.ready {
         return Ok(());
     }
@@ -230,7 +231,7 @@ fn print_failure(failure: &Failure) -> ExitCode {
         Failure::Config(_) | Failure::Log { .. } | Failure::Start(StartError::Policy(_)) => {
             ExitCode::from(2)
         }
-        Failure::Control(_)
+        Failure::Health { .. }
         | Failure::NotReady { .. }
         | Failure::Runtime(_)
         | Failure::Signals(_)

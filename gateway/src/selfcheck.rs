@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::config::Topology;
+use protocol::settings::Topology;
 
 /// Why a sandbox could go around the gateway.
 #[derive(Debug, thiserror::Error)]

@@ -13,15 +13,14 @@ use std::time::Duration;
 
 use audit::{Digest, Log, LogNotice, Name, Options, PolicyRefused, Text};
 use certs::{CertificateAuthority, Serving};
+use protocol::control::Listening;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::JoinSet;
 use tokio::{task, time};
 use tracing::{error, info, warn};
 
 use crate::config::{Ca, Config};
-use crate::control::{
-    self, Action, ActionError, Caller, ControlSocket, Controller, Listening, SocketError,
-};
+use crate::control::{self, Action, ActionError, Caller, ControlSocket, Controller, SocketError};
 use crate::dial::{Dialer, DialerError};
 use crate::dns::NameServer;
 use crate::gateway::{Gateway, PolicyCell};

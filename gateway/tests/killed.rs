@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use gateway::control::Client;
+use gateway::control;
 use http::{Request, Response};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
@@ -44,7 +44,8 @@ async fn what_was_answered_is_in_the_log_of_a_gateway_that_is_killed() {
         for number in 0..HTTP1_CLIENTS {
             clients.spawn(ask_http1(proxy, format!("/k{kills}c{number}"), Arc::clone(&answered)));
         }
-        let root = place.client().ca_certificate().await.expect("it answers");
+        let asked = control::ask(&place.socket(), "GET", "/ca.pem", "").await;
+        let (_, root) = asked.expect("it answers");
         clients.spawn(ask_http2(proxy, root, format!("/k{kills}h"), Arc::clone(&answered)));
 
         // At another moment each time: after so many answers, and a little more.
@@ -230,8 +231,8 @@ impl Place {
         fs::write(self.path(name), text).expect("a file can be written");
     }
 
-    fn client(&self) -> Client {
-        Client::new(self.path("run/c.sock"))
+    fn socket(&self) -> PathBuf {
+        self.path("run/c.sock")
     }
 
     /// A program that serves, and where.
@@ -242,7 +243,7 @@ impl Place {
         let mut program = Program(command.spawn().expect("the program can be started"));
         loop {
             // What the one before left of its socket does not answer.
-            if let Ok(status) = self.client().status().await {
+            if let Ok(status) = control::status(&self.socket()).await {
                 let listening = status.listening.first().expect("it listens");
                 return (program, listening.address.parse().expect("it is an address"));
             }

@@ -6,6 +6,7 @@
 mod skip;
 
 use std::fs;
+use std::io::ErrorKind::{ConnectionRefused, NotFound};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -13,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gateway::control::{Client, ClientError, Status};
+use gateway::control;
+use protocol::control::Status;
 use tempfile::TempDir;
 
 use crate::skip::skip;
@@ -53,15 +55,15 @@ impl Place {
         self.command().args(arguments).output().expect("the program can be started")
     }
 
-    fn client(&self) -> Client {
-        Client::new(self.path("run/c.sock"))
+    fn socket(&self) -> PathBuf {
+        self.path("run/c.sock")
     }
 
     /// The first status of which `holds` is true.
     async fn until(&self, holds: impl Fn(&Status) -> bool) -> Status {
         let asking = async {
             loop {
-                let status = self.client().status().await.expect("it answers");
+                let status = control::status(&self.socket()).await.expect("it answers");
                 if holds(&status) {
                     return status;
                 }
@@ -82,11 +84,10 @@ struct Served(Child);
 impl Served {
     async fn start(place: &Place, command: &mut Command) -> (Self, Status) {
         let mut served = Self(command.spawn().expect("the program can be started"));
-        let client = place.client();
         for _ in 0..500 {
-            match client.status().await {
+            match control::status(&place.socket()).await {
                 Ok(status) => return (served, status),
-                Err(ClientError::Connect { .. }) => {}
+                Err(err) if matches!(err.kind(), NotFound | ConnectionRefused) => {}
                 Err(err) => panic!("{err}"),
             }
             if let Some(code) = served.0.try_wait().expect("it can be asked") {
@@ -167,7 +168,7 @@ async fn a_socket_planted_by_whoever_starts_it_is_served() {
     let mut reply = String::new();
     stream.read_to_string(&mut reply).expect("it is text");
     assert!(reply.starts_with("HTTP/1.1 403 ") && reply.contains("no_rule"), "{reply}");
-    place.client().drain().await.expect("it answers");
+    control::ask(&place.socket(), "POST", "/drain", "").await.expect("it answers");
     assert_eq!(served.end().0, Some(0));
 }
 
@@ -328,10 +329,10 @@ async fn a_full_disk_is_said_and_service_resumes_when_there_is_room() {
     assert!(refused(Duration::from_secs(20)).starts_with("HTTP/1.1 403 "));
 
     disk.fill();
-    while place.client().status().await.expect("it answers").ready {
+    while control::status(&place.socket()).await.expect("it answers").ready {
         refused(Duration::from_millis(20));
     }
-    let status = place.client().status().await.expect("it answers");
+    let status = control::status(&place.socket()).await.expect("it answers");
     let why = status.audit.why_not.expect("it is not available");
     assert!(why.contains("waits for room on its disk: No space left on device"), "{why}");
     let reply = refused(Duration::from_secs(20));

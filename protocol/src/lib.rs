@@ -3,8 +3,10 @@
 //! Nothing here does anything: no I/O, no clock, no threads. Both ends of a
 //! conversation use the same type, so they cannot disagree about its words.
 
+pub mod control;
 pub mod init;
 pub mod launcher;
+pub mod settings;
 pub mod spool;
 
 use serde::{Deserialize, Serialize};

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use policies::yaml::Spanned;
 use policies::{HostPattern, Name, Registries, RegistryUrl, Span};
+use protocol::settings::Topology;
 use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
 
 use super::Listen;
@@ -88,27 +89,6 @@ impl RegistriesSection {
     pub(super) fn resolve(self) -> Registries {
         let Self { npm, pip, pip_files } = self;
         Registries { npm, pip, pip_files }
-    }
-}
-
-/// What the gateway stands between.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Topology {
-    /// The sandbox's network and another one. A kernel that forwards packets
-    /// would carry them past the gateway, so such a gateway does not start.
-    DualHomed,
-    /// Nothing: its sockets stand on loopback, or were opened by whoever
-    /// started it. There is nothing to route.
-    Host,
-}
-
-impl fmt::Display for Topology {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::DualHomed => "dual_homed",
-            Self::Host => "host",
-        })
     }
 }
 

@@ -24,11 +24,11 @@ use std::{env, fs, io, path};
 
 use policies::yaml::{self, Spanned};
 use policies::{HostPattern, Problems, Registries, Source};
+use protocol::settings::Topology;
 
 use crate::dial::UpstreamSettings;
 use crate::limits::Bounds;
 pub use authority::Ca;
-pub use document::Topology;
 use document::{AnswerAddress, Document, FilePath};
 pub use door::{Door, Fd};
 pub use given::{SettingValue, SettingValueError};

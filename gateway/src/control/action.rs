@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use audit::{ErrorChain, Operator, PolicyRefused, Text, Unavailable};
+use protocol::control::{AuditStatus, Counts, Holds, Listening, PolicyStatus, Reloaded, Status};
 use tokio::sync::{Mutex, watch};
 use tokio::task;
 use tracing::{info, warn};
 
 use super::error::ActionError;
-use super::status::{AuditStatus, Counts, Holds, Listening, PolicyStatus, Reloaded, Status};
 use crate::gateway::Gateway;
 use crate::metrics::GaugeValues;
 use crate::phase::{Phase, Phases};

@@ -1,8 +1,9 @@
 //! Why an action was not carried out, and how the caller is told.
 
 use audit::{ErrorChain, Unavailable};
+use policies::Problem;
+use protocol::control::PolicyProblem;
 
-use super::status::WrittenProblem;
 use crate::policy_file::PolicyError;
 
 /// Why an action was not carried out.
@@ -27,20 +28,34 @@ impl ActionError {
     }
 
     /// Everything that is wrong with the policy, if that was it.
-    pub(super) fn problems(&self) -> Vec<WrittenProblem> {
+    pub(super) fn problems(&self) -> Vec<PolicyProblem> {
         match self {
-            Self::Policy(PolicyError::Problems(problems)) => {
-                problems.iter().map(WrittenProblem::from).collect()
-            }
+            Self::Policy(PolicyError::Problems(problems)) => problems.iter().map(written).collect(),
             Self::Policy(PolicyError::Beyond(beyond)) => {
-                beyond.iter().map(|one| WrittenProblem::whole(one.to_string())).collect()
+                beyond.iter().map(|one| whole(one.to_string())).collect()
             }
             Self::Policy(other @ (PolicyError::Read { .. } | PolicyError::TooLarge { .. })) => {
-                vec![WrittenProblem::whole(ErrorChain(other).to_string())]
+                vec![whole(ErrorChain(other).to_string())]
             }
             Self::Draining | Self::Unrecorded(_) => Vec::new(),
         }
     }
+}
+
+fn written(problem: &Problem) -> PolicyProblem {
+    PolicyProblem {
+        source: problem.source.to_string(),
+        line: problem.at.map(|at| at.line),
+        column: problem.at.map(|at| at.column),
+        path: problem.path.clone(),
+        message: problem.message.clone(),
+        text: problem.to_string(),
+    }
+}
+
+/// A problem that has no place in the file.
+fn whole(message: String) -> PolicyProblem {
+    PolicyProblem { text: message.clone(), message, ..PolicyProblem::default() }
 }
 
 /// Without the problems themselves, which stand beside it.

@@ -9,24 +9,20 @@
 //! ```
 //!
 //! [`action`] is the list of what can be asked, and the only place where it is
-//! done. [`Client`] is how our own programs ask.
+//! done. The types of the answers are in [`protocol::control`].
 
 mod action;
-mod client;
+mod ask;
 mod error;
 mod serve;
 mod socket;
-mod status;
 
 pub(crate) use action::{Action, Caller, Controller};
-pub use client::{Client, ClientError};
+pub use ask::{ask, status};
 pub(crate) use error::ActionError;
 pub(crate) use serve::serve;
 pub(crate) use socket::ControlSocket;
 pub use socket::SocketError;
-pub use status::{
-    AuditStatus, Counts, Holds, Listening, PolicyStatus, Reloaded, Status, WrittenProblem,
-};
 
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use protocol::control::RefusedAction;
 use serde::Serialize;
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
@@ -22,7 +23,6 @@ use tracing::debug;
 use super::action::{Action, ActionReply, Caller, Controller};
 use super::error::ActionError;
 use super::socket::ControlSocket;
-use super::status::RefusedAction;
 use crate::listen::back_off;
 use crate::policy_file;
 

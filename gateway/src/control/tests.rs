@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use policies::Destination;
+use protocol::control::{RefusedAction, Reloaded, Status};
 
 use super::*;
 use crate::phase::{Phase, reached};
@@ -14,7 +15,7 @@ use crate::testing::{ALLOWED_TEST, Stage};
 struct ControlScene {
     stage: Stage,
     controller: Arc<Controller>,
-    client: Client,
+    socket: PathBuf,
     policy: PathBuf,
 }
 
@@ -28,7 +29,31 @@ impl ControlScene {
         let path = stage.directory.path().join("run/control.sock");
         let socket = ControlSocket::bind(&path).expect("it can be made");
         tokio::spawn(serve(socket, Arc::clone(&controller)));
-        Self { stage, controller, client: Client::new(path), policy }
+        Self { stage, controller, socket: path, policy }
+    }
+
+    async fn get(&self, path: &str) -> String {
+        let (code, body) = ask(&self.socket, "GET", path, "").await.expect("it answers");
+        assert_eq!(code, 200, "{body}");
+        body
+    }
+
+    async fn status(&self) -> Status {
+        status(&self.socket).await.expect("it answers")
+    }
+
+    async fn drain(&self) {
+        let (code, body) = ask(&self.socket, "POST", "/drain", "").await.expect("it answers");
+        assert_eq!(code, 202, "{body}");
+    }
+
+    /// What came of it, or with which code and why it was refused.
+    async fn reload(&self, text: &str) -> Result<Reloaded, (u16, RefusedAction)> {
+        let (code, body) = ask(&self.socket, "POST", "/reload", text).await.expect("it answers");
+        match code {
+            200 => Ok(serde_json::from_str(&body).expect("it is JSON")),
+            _ => Err((code, serde_json::from_str(&body).expect("it is JSON"))),
+        }
     }
 
     fn admits(&self, host: &str) -> bool {
@@ -48,14 +73,14 @@ impl ControlScene {
 #[tokio::test]
 async fn the_status_says_which_policy_is_in_force_and_whether_it_can_be_recorded() {
     let scene = ControlScene::new();
-    let status = scene.client.status().await.expect("it answers");
+    let status = scene.status().await;
     assert_eq!((status.run.as_str(), status.ready, status.draining), ("test", true, false));
     assert_eq!((status.policy.name.as_str(), status.policy.generation), ("stage", 1));
     assert_eq!((status.policy.rules, status.policy.observing), (1, false));
     assert!(status.audit.available);
 
     scene.stage.gateway.log.close().await.expect("the log can be ended");
-    let status = scene.client.status().await.expect("it answers");
+    let status = scene.status().await;
     assert_eq!((status.ready, status.audit.available), (false, false));
     assert_eq!(status.audit.why_not.as_deref(), Some("the audit log is closed"));
 }
@@ -66,7 +91,7 @@ async fn a_reload_takes_the_file_as_it_is_now() {
     assert!(scene.admits("allowed.test") && !scene.admits("other.test"));
     std::fs::write(&scene.policy, ALLOWED_TEST.replace("allowed.test", "other.test"))
         .expect("the file can be written");
-    let reloaded = scene.client.reload(None).await.expect("the policy is good");
+    let reloaded = scene.reload("").await.expect("the policy is good");
     assert_eq!((reloaded.name.as_str(), reloaded.generation), ("stage", 2));
     assert!(scene.admits("other.test") && !scene.admits("allowed.test"));
     assert_eq!(scene.kinds().await, ["operator", "policy_loaded"]);
@@ -82,16 +107,16 @@ async fn a_policy_with_any_problem_is_refused_whole_and_the_old_one_stays() {
         ("[]", 1),
         ("version: 1\nnet: {allow: ['*']}\n", 1),
     ] {
-        let err = scene.client.reload(Some(text.to_owned())).await.expect_err("it is broken");
-        let ClientError::Refused { status: 422, code, problems: said, .. } = err else {
-            panic!("{err}")
+        let refused = scene.reload(text).await.expect_err("it is broken");
+        let (422, RefusedAction { code, problems: said, .. }) = refused else {
+            panic!("{refused:?}")
         };
         assert_eq!((code.as_str(), said.len()), ("policy_refused", problems), "{text}: {said:?}");
         assert!(scene.admits("allowed.test") && !scene.admits("a.test"));
     }
     std::fs::remove_file(&scene.policy).expect("it is there");
-    let err = scene.client.reload(None).await.expect_err("the file is gone");
-    let ClientError::Refused { status: 422, detail, problems, .. } = err else { panic!("{err}") };
+    let refused = scene.reload("").await.expect_err("the file is gone");
+    let (422, RefusedAction { detail, problems, .. }) = refused else { panic!("{refused:?}") };
     assert!(detail.contains("and the one before it stays: cannot read the policy"), "{detail}");
     assert_eq!(problems.len(), 1);
     assert!(scene.admits("allowed.test"));
@@ -105,8 +130,8 @@ async fn a_policy_with_any_problem_is_refused_whole_and_the_old_one_stays() {
 #[tokio::test]
 async fn an_empty_allow_list_is_a_policy_and_denies_everything() {
     let scene = ControlScene::new();
-    let text = "version: 1\nnet: {enabled: true, allow: []}\n".to_owned();
-    scene.client.reload(Some(text)).await.expect("it is a policy");
+    let text = "version: 1\nnet: {enabled: true, allow: []}\n";
+    scene.reload(text).await.expect("it is a policy");
     assert!(!scene.admits("allowed.test"));
 }
 
@@ -114,8 +139,8 @@ async fn an_empty_allow_list_is_a_policy_and_denies_everything() {
 async fn what_cannot_be_recorded_is_not_done() {
     let scene = ControlScene::new();
     scene.stage.gateway.log.close().await.expect("the log can be ended");
-    let err = scene.client.reload(None).await.expect_err("it cannot be recorded");
-    assert!(matches!(err, ClientError::Refused { status: 503, .. }), "{err}");
+    let (code, _) = scene.reload("").await.expect_err("it cannot be recorded");
+    assert_eq!(code, 503);
     assert_eq!(scene.stage.gateway.policy.load().generation, 1);
 }
 
@@ -123,12 +148,12 @@ async fn what_cannot_be_recorded_is_not_done() {
 async fn a_drain_is_recorded_with_who_asked_and_takes_no_policy_any_more() {
     let scene = ControlScene::new();
     let mut phases = scene.controller.phases();
-    scene.client.drain().await.expect("it answers");
-    scene.client.drain().await.expect("it answers a second time");
+    scene.drain().await;
+    scene.drain().await;
     reached(&mut phases, Phase::Draining).await;
-    assert!(scene.client.status().await.expect("it answers").draining);
-    let err = scene.client.reload(None).await.expect_err("it is stopping");
-    assert!(matches!(err, ClientError::Refused { status: 409, .. }), "{err}");
+    assert!(scene.status().await.draining);
+    let (code, _) = scene.reload("").await.expect_err("it is stopping");
+    assert_eq!(code, 409);
 
     let events = scene.stage.events_of("operator").await;
     let [event] = events.as_slice() else { panic!("{events:?}") };
@@ -142,11 +167,11 @@ async fn a_drain_is_recorded_with_who_asked_and_takes_no_policy_any_more() {
 #[tokio::test]
 async fn the_certificate_is_handed_out_and_the_key_is_not() {
     let scene = ControlScene::new();
-    let pem = scene.client.ca_certificate().await.expect("it answers");
+    let pem = scene.get("/ca.pem").await;
     assert!(pem.starts_with("-----BEGIN CERTIFICATE-----"), "{pem}");
     assert!(!pem.contains("PRIVATE"));
-    assert!(scene.client.holds().await.expect("it answers").holds.is_empty());
-    let metrics = scene.client.metrics().await.expect("it answers");
+    assert!(scene.get("/holds").await.contains(r#""holds": []"#));
+    let metrics = scene.get("/metrics").await;
     assert!(metrics.contains("sluice_policy_generation 1\n"), "{metrics}");
     assert!(metrics.ends_with("# EOF\n"));
 }
@@ -159,10 +184,4 @@ async fn somebody_else_is_turned_away_and_recorded() {
     let [event] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!(event["user.name"], "uid:4711");
     assert_eq!(event["sluice.accepted"], false);
-}
-
-#[tokio::test]
-async fn a_gateway_that_is_not_there_is_named() {
-    let err = Client::new("/nonexistent/control.sock").status().await.expect_err("nobody is there");
-    assert_eq!(err.to_string(), "no gateway answers at /nonexistent/control.sock");
 }

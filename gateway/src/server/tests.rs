@@ -5,7 +5,7 @@ use std::fs;
 use audit::Request;
 
 use super::*;
-use crate::control::Client;
+use crate::control::status;
 
 #[tokio::test]
 async fn who_finds_nobody_at_the_control_socket_finds_the_log_closed() {
@@ -17,7 +17,7 @@ async fn who_finds_nobody_at_the_control_socket_finds_the_log_closed() {
     fs::write(place.path().join("p.yaml"), "version: 1\n").expect("a file can be written");
     let config = crate::config::load(&settings).expect("the settings are right");
     let server = Server::start(config, Inherited::nothing()).await.expect("it starts");
-    let client = Client::new(place.path().join("run/c.sock"));
+    let socket = place.path().join("run/c.sock");
     let log = server.gateway.log.clone();
     // As long as it is open, the log cannot be closed.
     let entry = log.begin(Request::default()).expect("the log is open");
@@ -26,10 +26,10 @@ async fn who_finds_nobody_at_the_control_socket_finds_the_log_closed() {
     while !matches!(log.begin(Request::default()), Err(audit::Unavailable::Closed)) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    client.status().await.expect("it answers while its log is being closed");
+    status(&socket).await.expect("it answers while its log is being closed");
     drop(entry);
     assert_eq!(ending.await.expect("it ends"), Drained::All);
-    client.status().await.expect_err("there is nobody");
+    status(&socket).await.expect_err("there is nobody");
     let lines = fs::read_to_string(place.path().join("audit/audit.jsonl")).expect("it is there");
     assert!(lines.lines().next_back().is_some_and(|line| line.contains("log_closed")), "{lines}");
 }

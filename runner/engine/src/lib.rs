@@ -13,11 +13,14 @@
 pub mod abilities;
 pub mod backend;
 pub mod command;
+pub mod connector;
+pub mod control;
 pub mod detached;
 pub mod disk;
 pub mod environment;
 pub mod evidence;
 pub mod first_process;
+pub mod http_client;
 pub mod image;
 pub mod isolation;
 pub mod leftovers;

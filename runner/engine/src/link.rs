@@ -17,9 +17,9 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Interest};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time;
 
-/// The socket, before the first process has come.
+/// The way to a first process that has not spoken yet.
 #[derive(Debug)]
-pub struct Listening {
+pub struct PendingLink {
     listener: UnixListener,
     path: PathBuf,
 }
@@ -43,10 +43,10 @@ pub enum LinkError {
     Silent,
 }
 
-impl Listening {
+impl PendingLink {
     /// Listens at `path`, for whoever the sandbox's user may be. That it is the
     /// sandbox is the business of the folder around it.
-    pub fn at(path: &Path) -> io::Result<Self> {
+    pub fn listen_at(path: &Path) -> io::Result<Self> {
         let listener = UnixListener::bind(path)?;
         fs::set_permissions(path, Permissions::from_mode(0o666))?;
         Ok(Self { listener, path: path.to_owned() })
@@ -120,7 +120,7 @@ mod tests {
     async fn only_the_first_one_is_let_in() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("s");
-        let listening = Listening::at(&path).unwrap();
+        let listening = PendingLink::listen_at(&path).unwrap();
         let mut first = UnixStream::connect(&path).await.unwrap();
         let mut link = listening.accept(SOON).await.unwrap();
         assert!(UnixStream::connect(&path).await.is_err());

@@ -21,7 +21,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The same, for a log that we write invocation.
+    /// The same, for a log that we write ourselves.
     pub fn recorded(&self) -> audit::Origin {
         let Self { user, host, project, backend, version } = self;
         audit::Origin {

@@ -6,9 +6,10 @@
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
+use certs::TrustKit;
 use files::mounts;
 use files::tree::Directory;
 use policies::Workspace;
@@ -17,7 +18,9 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use tokio::task::spawn_blocking;
 
-use crate::backend::{Backend, GatewayFiles, Masked, Network, SandboxFiles, WorkspaceMount};
+use crate::backend::{
+    Backend, ContentFiles, GatewayContent, Masked, SandboxContent, WorkspaceMount,
+};
 use crate::disk::{Watch, Watched};
 use crate::environment::Environment;
 use crate::evidence::{FolderError, RunFolder};
@@ -32,8 +35,8 @@ use crate::workspace::{self, Project, RemappedMount, TreePath};
 #[derive(Debug)]
 pub struct Prepared {
     pub folder: PathBuf,
-    pub inside: SandboxFiles,
-    pub gateway: Option<GatewayFiles>,
+    pub sandbox: SandboxContent,
+    pub gateway: Option<GatewayContent>,
     /// For reading what changed, when the run has ended.
     pub workspace: Option<workspace::Prepared>,
     pub evidence: RunFolder,
@@ -54,6 +57,8 @@ pub enum PrepareError {
     Kit(#[from] certs::TrustKitError),
     #[error(transparent)]
     Program(anyhow::Error),
+    #[error("cannot read the roots that upstreams are verified with")]
+    UpstreamRoots(#[source] io::Error),
     #[error(transparent)]
     Workspace(#[from] workspace::PrepareError),
 }
@@ -72,10 +77,9 @@ pub fn prepare(plan: &Plan, resolved: &ResolvedRun) -> Result<Prepared, PrepareE
     let find = |name, by| environment.program(name, by).map_err(PrepareError::Program);
     mounts_are_plain(plan)?;
     let workspace = project(plan, resolved, &folder, &evidence)?;
-    let mut inside = SandboxFiles {
+    let mut inside = SandboxContent {
         init: find("sluice-init", "SLUICE_INIT_PROGRAM")?,
-        socket: folder.join("runner.sock"),
-        ..SandboxFiles::default()
+        ..SandboxContent::default()
     };
     if resolved.request.probe {
         inside.probe = Some(find("sluice-probe", "SLUICE_PROBE_PROGRAM")?);
@@ -85,38 +89,13 @@ pub fn prepare(plan: &Plan, resolved: &ResolvedRun) -> Result<Prepared, PrepareE
     }
     let gateway = match &plan.network {
         None => None,
-        Some(_) => {
-            let files = GatewayFiles {
-                program: find("sluice-gateway", "SLUICE_GATEWAY_PROGRAM")?,
-                settings: folder.join("settings"),
-                control: folder.join("control"),
-                audit: evidence.gateway_log()?,
-                user: settings::gateway_user(),
-            };
-            inside.trust = Some(create_empty_trust_kit(&folder.join("ca"))?);
-            private(&files.control)?;
-            // An engine mounts only what is there.
-            readable(&files.settings)?;
-            // It writes into these two, and is nobody's user when we are root.
-            for path in [&files.control, &files.audit] {
-                give(path, files.user.uid, files.user.gid)?;
-            }
-            Some(files)
-        }
+        Some(_) => Some(GatewayContent {
+            program: find("sluice-gateway", "SLUICE_GATEWAY_PROGRAM")?,
+            audit: evidence.gateway_log()?,
+            user: settings::gateway_user(),
+        }),
     };
-    Ok(Prepared { folder, inside, gateway, workspace, evidence, _held: held })
-}
-
-const KIT: [&str; 3] = [certs::TrustKit::BUNDLE, certs::TrustKit::CA, certs::TrustKit::TRUSTSTORE];
-
-/// The trust kit's files, empty: a sandbox can be made while the certificate
-/// that goes into them is not there yet.
-fn create_empty_trust_kit(kit: &Path) -> Result<PathBuf, PrepareError> {
-    readable(kit)?;
-    for name in KIT {
-        settings::write(&kit.join(name), b"").map_err(failed("make", kit))?;
-    }
-    Ok(kit.to_owned())
+    Ok(Prepared { folder, sandbox: inside, gateway, workspace, evidence, _held: held })
 }
 
 /// Makes the run's folder and holds it. It gets its name only once it is held: a
@@ -137,37 +116,13 @@ fn begin(folder: &Path, backend: &str) -> Result<Held, PrepareError> {
     Ok(held)
 }
 
-/// Writes whom a gateway is to believe; what its settings call that.
-pub async fn write_upstream_roots(
-    resolved: &ResolvedRun,
-    prepared: &Prepared,
-) -> Result<Vec<String>, PrepareError> {
-    let Some(files) = &prepared.gateway else { return Ok(Vec::new()) };
-    let (folder, upstream) = (files.settings.clone(), resolved.upstream.clone());
+/// Whom a gateway is to believe.
+pub async fn upstream_roots(resolved: &ResolvedRun) -> Result<ContentFiles, PrepareError> {
+    let upstream = resolved.upstream.clone();
     // Reading a machine's roots takes a while, and others can go on meanwhile.
-    let writing = spawn_blocking(move || settings::write_roots(&folder, &upstream));
-    let written = writing.await.unwrap_or_else(|err| Err(io::Error::other(err)));
-    written.map_err(failed("write whom to believe in", &files.settings))
-}
-
-/// Writes the settings of a gateway whose address is known now.
-pub fn write_gateway_settings(
-    plan: &Plan,
-    resolved: &ResolvedRun,
-    prepared: &Prepared,
-    network: &Network,
-    roots: &[String],
-) -> Result<(), PrepareError> {
-    let (Some(files), Some(planned)) = (&prepared.gateway, &plan.network) else { return Ok(()) };
-    let folder = &files.settings;
-    let upstream = &resolved.upstream;
-    let write = || {
-        let policy = &resolved.for_gateway;
-        let text = settings::gateway_yaml(plan, planned, policy, network, upstream, roots);
-        settings::write(&folder.join("gateway.yaml"), text.as_bytes())?;
-        settings::write_policy(folder, policy)
-    };
-    write().map_err(failed("write the gateway's settings in", folder))
+    let reading = spawn_blocking(move || settings::upstream_roots(&upstream));
+    let read = reading.await.unwrap_or_else(|err| Err(io::Error::other(err)));
+    read.map_err(PrepareError::UpstreamRoots)
 }
 
 impl Prepared {
@@ -213,26 +168,23 @@ impl Prepared {
         }
     }
 
-    /// Where the gateway is asked.
-    pub fn control(&self) -> PathBuf {
-        self.folder.join("control").join("control.sock")
-    }
-
-    /// Writes the trust kit for a gateway whose certificate is known now, into
-    /// the files that the sandbox has in view already.
-    pub fn trust(&self, certificate: &str, resolved: &ResolvedRun) -> Result<(), PrepareError> {
+    /// The trust kit for a gateway whose certificate is known now.
+    pub fn trust_kit(
+        &self,
+        certificate: &str,
+        resolved: &ResolvedRun,
+    ) -> Result<ContentFiles, PrepareError> {
         let certificate = CertificateDer::from_pem_slice(certificate.as_bytes())
             .map_err(PrepareError::Certificate)?;
         let roots =
             certs::Roots { files: resolved.upstream.roots.clone(), ..certs::Roots::default() };
-        let (made, seen) = (self.folder.join("ca.made"), self.folder.join("ca"));
-        certs::TrustKit::write(&made, &certificate, &roots)?;
-        for name in KIT {
-            // Into the same file: what a sandbox has mounted is not its name.
-            let text = fs::read(made.join(name)).map_err(failed("read", &made))?;
-            fs::write(seen.join(name), text).map_err(failed("write", &seen))?;
+        let made = self.folder.join("ca.made");
+        TrustKit::write(&made, &certificate, &roots)?;
+        let mut kit = ContentFiles::default();
+        for name in [TrustKit::BUNDLE, TrustKit::CA, TrustKit::TRUSTSTORE] {
+            kit.add(name, fs::read(made.join(name)).map_err(failed("read", &made))?);
         }
-        Ok(())
+        Ok(kit)
     }
 }
 
@@ -289,7 +241,7 @@ fn mounts_are_plain(plan: &Plan) -> Result<(), PrepareError> {
     Ok(())
 }
 
-fn put_inside(inside: &mut SandboxFiles, plan: &Plan, workspace: &workspace::Prepared) {
+fn put_inside(inside: &mut SandboxContent, plan: &Plan, workspace: &workspace::Prepared) {
     let target = |place: &workspace::Place| {
         let path = Path::new(&*plan.workspace.target).join(place.path.to_path());
         path.display().to_string()
@@ -322,7 +274,7 @@ fn put_inside(inside: &mut SandboxFiles, plan: &Plan, workspace: &workspace::Pre
 
 /// What is hidden or read-only in the project stays so under a mount that shows
 /// the same files once more.
-fn mask_mount(inside: &mut SandboxFiles, mount: &MountPlan, workspace: &workspace::Prepared) {
+fn mask_mount(inside: &mut SandboxContent, mount: &MountPlan, workspace: &workspace::Prepared) {
     let at = |place: &workspace::Place| {
         let whole = workspace.root.join(place.path.to_path());
         let below = whole.strip_prefix(&mount.source).ok().map(Path::to_owned);
@@ -360,12 +312,6 @@ fn first_few(paths: &[TreePath]) -> String {
     }
 }
 
-/// Within our own, which nobody else can enter.
-fn readable(path: &Path) -> Result<(), PrepareError> {
-    DirBuilder::new().mode(0o755).create(path).map_err(failed("make", path))?;
-    fs::set_permissions(path, Permissions::from_mode(0o755)).map_err(failed("open", path))
-}
-
 fn private(path: &Path) -> Result<(), PrepareError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("make", path))?;
     fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(failed("close", path))
@@ -381,14 +327,6 @@ fn check_private_dir(runtime: &Path) -> Result<(), PrepareError> {
     }
     let why = io::Error::other("it is not ours alone; remove it, or set XDG_RUNTIME_DIR");
     Err(failed("use", runtime)(why))
-}
-
-/// Only root can, and only root needs to.
-fn give(path: &Path, uid: u32, gid: u32) -> Result<(), PrepareError> {
-    if !rustix::process::geteuid().is_root() {
-        return Ok(());
-    }
-    chown(path, Some(uid), Some(gid)).map_err(failed("give away", path))
 }
 
 fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> PrepareError {

@@ -5,6 +5,7 @@ use std::io;
 use jiff::Timestamp;
 
 use crate::backend::{BackendError, Provenance};
+use crate::control::ControlError;
 use crate::evidence::LeftOut;
 use crate::first_process::CallError;
 use crate::isolation::Finding;
@@ -74,7 +75,7 @@ pub enum RunError {
     #[error(transparent)]
     Backend(#[from] BackendError),
     #[error("the gateway does not serve; it said: {said}")]
-    Gateway { said: String, source: gateway::control::ClientError },
+    Gateway { said: String, source: ControlError },
     #[error("the command cannot be started")]
     Command(#[source] CallError),
     #[error(transparent)]

@@ -14,6 +14,21 @@ pub enum Resource {
     Volume(String),
 }
 
+/// What one run makes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RunResources {
+    pub sandbox: Resource,
+    pub gateway: Option<Resource>,
+    /// What these two are made of: a network, a volume.
+    pub others: Vec<Resource>,
+}
+
+impl RunResources {
+    pub fn all(&self) -> impl Iterator<Item = &Resource> {
+        self.others.iter().chain(&self.gateway).chain([&self.sandbox])
+    }
+}
+
 impl Resource {
     /// What goes at once: first who uses something, then what they used.
     pub(crate) fn wave(&self) -> u8 {

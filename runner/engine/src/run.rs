@@ -8,6 +8,7 @@
 pub mod close;
 pub mod unsandboxed;
 
+use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,24 +16,27 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use gateway::control::Client;
 use jiff::Timestamp;
 use protocol::init::{CommandEnd, CommandSpec, Streams, TerminalSize};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::{task, time};
 
-use crate::backend::{Backend, GatewayHandle, Provenance, Sandbox};
+use crate::backend::{
+    Backend, ContentFiles, CreatedSandbox, Gateway, GatewayHandle, Network, Provenance, Sandbox,
+};
 use crate::command::{self, Input};
+use crate::control::ControlClient;
 use crate::disk::Watch;
 use crate::first_process::{self, CallError};
 use crate::isolation::{self, Finding, Isolated};
-use crate::link::{Link, LinkError, Listening};
+use crate::link::{Link, LinkError};
 use crate::outcome::{RunObservations, Traffic, judge};
 use crate::plan::Plan;
 use crate::prepare::{self, PrepareError, Prepared};
 use crate::record::Recorder;
 use crate::report::{Done, RunError, RunReport};
 use crate::resource::Resource;
+use crate::settings;
 use crate::spec::ResolvedRun;
 use crate::supervise::{
     Caller, CallerEvent, GatewayWatch, OVERDUE_SLACK, OutputSink, Supervision, supervise,
@@ -147,23 +151,22 @@ async fn carry_out(
     let resources = backend.resources(plan);
     // What has ended goes at once. One that cannot is tried again with the rest,
     // and then said.
-    let remove = async |name, what: Option<&Resource>| {
-        if let Some(what) = what {
-            drop(resolved.phases.of(name, teardown::remove(what, backend)).await);
-        }
+    let remove = async |name, what: &Resource| {
+        drop(resolved.phases.of(name, teardown::remove(what, backend)).await);
     };
     let (command_lives, command_gone) = oneshot::channel();
     let running = async {
         let seen = go(isolated, work, started, starter, command_lives).await;
-        remove("remove sandbox", resources.last()).await;
+        remove("remove sandbox", &resources.sandbox).await;
         seen
     };
     let finishing = async {
         let gateway = gateway?;
         let log = gateway.log.clone();
         let traffic = finish(work, gateway, command_gone).await.ok_or_else(|| log.last_words());
-        let mut containers = resources.iter().filter(|made| matches!(made, Resource::Container(_)));
-        remove("remove gateway", containers.next()).await;
+        if let Some(made) = &resources.gateway {
+            remove("remove gateway", made).await;
+        }
         Some(traffic)
     };
     // A gateway and a sandbox both take their time to end.
@@ -230,73 +233,43 @@ pub async fn bring_up(
     teardown: &mut Teardown,
     findings: &mut Vec<Finding>,
 ) -> Result<(RunningSandbox, Isolated), RunError> {
-    for resource in backend.resources(plan) {
-        teardown.will_make(resource);
+    for resource in backend.resources(plan).all() {
+        teardown.will_make(resource.clone());
     }
     let phases = &resolved.phases;
-    let (network, roots) = match &prepared.gateway {
-        None => (None, Vec::new()),
-        Some(files) => {
-            let connecting = phases.of("network", backend.connect(plan, files));
-            let roots = phases.of("roots", prepare::write_upstream_roots(resolved, prepared));
-            let (network, roots) = tokio::join!(connecting, roots);
-            (Some(network?), roots?)
+    let ground = match &prepared.gateway {
+        None => None,
+        Some(content) => {
+            let network = phases.of("network", backend.make_network(plan));
+            let gateway = phases.of("create gateway", backend.create_gateway(plan, content));
+            let roots = phases.of("roots", prepare::upstream_roots(resolved));
+            let (network, gateway, roots) = tokio::join!(network, gateway, roots);
+            Some(Ground { network: network?, gateway: gateway?, roots: roots? })
         }
     };
+    let network = ground.as_ref().map(|ground| ground.network.clone());
     let hopeless = Notify::new();
-    let bring_up_gateway = async {
-        let (Some(network), Some(files)) = (&network, &prepared.gateway) else { return Ok(None) };
-        phases.now("settings", || {
-            prepare::write_gateway_settings(plan, resolved, prepared, network, &roots)
-        })?;
-        let gateway =
-            phases.of("start gateway", backend.start_gateway(plan, network, files)).await?;
-        let certificate = phases.of("gateway serves", certificate(prepared, &gateway)).await?;
-        phases.now("trust kit", || prepared.trust(&certificate, resolved))?;
-        Ok::<_, RunError>(Some(gateway))
+    let gateway = async {
+        let Some(ground) = ground else { return Ok(None) };
+        let brought_up = bring_up_gateway(plan, resolved, backend, prepared, ground).await;
+        if brought_up.is_err() {
+            hopeless.notify_one();
+        }
+        brought_up.map(Some)
     };
-    let bring_up_sandbox = async {
-        let inside = &prepared.inside;
-        let listening = Listening::at(&inside.socket).map_err(LinkError::from)?;
-        let watch = prepared.watch(plan);
-        let creating = backend.create(plan, inside, network.as_ref());
-        let sandbox = phases.of("create sandbox", creating).await?;
-        phases.of("start sandbox", backend.start(&sandbox)).await?;
-        let gone = async {
-            time::sleep(USUAL_START_TIME).await;
-            backend.ended(&sandbox).await
-        };
-        let mut link = tokio::select! {
-            accepted = listening.accept(START_TIMEOUT) => accepted?,
-            _ = gone => return Err(LinkError::Silent.into()),
-        };
-        // It waits for its gateway, and only we know that there will be none.
-        let facts = tokio::select! {
-            facts = phases.of("measure", link.facts(START_TIMEOUT)) => facts?,
-            () = hopeless.notified() => return Err(LinkError::Silent.into()),
-        };
-        let gateway = None;
-        Ok::<_, RunError>((Started { sandbox, link, watch, gateway }, facts))
-    };
+    let sandbox = bring_up_sandbox(plan, resolved, backend, prepared, network.as_ref(), &hopeless);
     let (gateway, brought_up) = if backend.starts_gateway_concurrently() {
         // Both to their end, also when one of them fails.
-        let bring_up_gateway = async {
-            let brought_up = bring_up_gateway.await;
-            if brought_up.is_err() {
-                hopeless.notify_one();
-            }
-            brought_up
-        };
-        tokio::join!(bring_up_gateway, bring_up_sandbox)
+        tokio::join!(gateway, sandbox)
     } else {
-        let gateway = bring_up_gateway.await?;
-        (Ok(gateway), bring_up_sandbox.await)
+        let gateway = gateway.await?;
+        (Ok(gateway), sandbox.await)
     };
     let gateway = gateway?;
     let (mut started, facts) = brought_up?;
     started.gateway = gateway
         .as_ref()
-        .map(|gateway| GatewayWatch { log: gateway.log.clone(), control: prepared.control() });
+        .map(|gateway| GatewayWatch { log: gateway.log.clone(), control: gateway.control.clone() });
 
     let (found, isolated) = isolation::check(&facts, plan);
     *findings = found;
@@ -304,6 +277,64 @@ pub async fn bring_up(
         isolated.ok_or_else(|| RunError::NotIsolated { shortfalls: shortfalls(findings) })?;
     prepared.unmount_staging();
     Ok((RunningSandbox { started, gateway }, isolated))
+}
+
+/// What a gateway and its sandbox are put on.
+struct Ground {
+    network: Network,
+    gateway: Gateway,
+    /// Whom the gateway believes.
+    roots: ContentFiles,
+}
+
+/// Starts the gateway, and gives the sandbox its certificate.
+async fn bring_up_gateway(
+    plan: &Plan,
+    resolved: &ResolvedRun,
+    backend: &dyn Backend,
+    prepared: &Prepared,
+    ground: Ground,
+) -> Result<GatewayHandle, RunError> {
+    let (phases, Ground { network, gateway, roots }) = (&resolved.phases, ground);
+    let planned = plan.network.as_ref().expect("there is a gateway only with a network");
+    let (policy, upstream) = (&resolved.for_gateway, &resolved.upstream);
+    let settings = settings::gateway_files(plan, planned, policy, &network, upstream, roots);
+    let starting = backend.start_gateway(plan, gateway, &network, &settings);
+    let gateway = phases.of("start gateway", starting).await?;
+    let certificate = phases.of("gateway serves", certificate(&gateway)).await?;
+    let kit = phases.now("trust kit", || prepared.trust_kit(&certificate, resolved))?;
+    backend.write_trust_kit(&plan.run, &kit).await?;
+    Ok(gateway)
+}
+
+/// Starts the sandbox, and hears what its first process measured.
+async fn bring_up_sandbox(
+    plan: &Plan,
+    resolved: &ResolvedRun,
+    backend: &dyn Backend,
+    prepared: &Prepared,
+    network: Option<&Network>,
+    hopeless: &Notify,
+) -> Result<(Started, BTreeMap<String, String>), RunError> {
+    let phases = &resolved.phases;
+    let watch = prepared.watch(plan);
+    let creating = backend.create_sandbox(plan, &prepared.sandbox, network);
+    let CreatedSandbox { sandbox, link } = phases.of("create sandbox", creating).await?;
+    phases.of("start sandbox", backend.start_sandbox(&sandbox)).await?;
+    let gone = async {
+        time::sleep(USUAL_START_TIME).await;
+        backend.ended(&sandbox).await
+    };
+    let mut link = tokio::select! {
+        accepted = link.accept(START_TIMEOUT) => accepted?,
+        _ = gone => return Err(LinkError::Silent.into()),
+    };
+    // It waits for its gateway, and only we know that there will be none.
+    let facts = tokio::select! {
+        facts = phases.of("measure", link.facts(START_TIMEOUT)) => facts?,
+        () = hopeless.notified() => return Err(LinkError::Silent.into()),
+    };
+    Ok((Started { sandbox, link, watch, gateway: None }, facts))
 }
 
 /// A sandbox whose first process waits for a word, and its gateway.
@@ -405,8 +436,8 @@ pub fn run_spec(plan: &Plan, size: TerminalSize) -> CommandSpec {
 }
 
 /// The certificate of the gateway's authority, once it serves.
-async fn certificate(prepared: &Prepared, gateway: &GatewayHandle) -> Result<String, RunError> {
-    let client = Client::new(prepared.control());
+async fn certificate(gateway: &GatewayHandle) -> Result<String, RunError> {
+    let client = ControlClient::new(gateway.control.clone());
     let deadline = Instant::now() + START_TIMEOUT;
     loop {
         let err = match client.ca_certificate().await {
@@ -431,7 +462,7 @@ async fn finish(
 ) -> Option<Traffic> {
     // Nothing is ever sent: the sender is dropped when the command is gone.
     drop(command_gone.await);
-    let client = Client::new(work.prepared.control());
+    let client = ControlClient::new(gateway.control.clone());
     let mut counts = client.status().await.ok()?.counts;
     // Its clients are gone; it hears so from the kernel, a little later than we.
     let settled = Instant::now() + CONNECTIONS_SETTLE_TIME;

@@ -3,124 +3,94 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
-use std::path::{Component, Path};
 
 use policies::{Registries, RegistryUrl};
+use protocol::settings::{
+    CaPlace, DnsAnswers, GatewayLimits, GatewaySettings, Listeners as ListenSettings, RegistryUrls,
+    RootFiles, RunOrigin, Topology, UpstreamPlaces,
+};
 
-use crate::backend::{Listeners, Network};
+use crate::backend::{ContentFiles, Listeners, Network};
 use crate::plan::{NetworkPlan, Origin, Plan, Ports, UserIds};
-pub use crate::public_file::write;
 pub use crate::spec::{GatewayPolicy, Upstream};
 
-/// `gateway.yaml`, as the gateway sees things: it is shut in the same way by
-/// every backend.
-pub fn gateway_yaml(
+/// Everything that the gateway reads: its settings, the policy, and whom it believes.
+/// It is shut in the same way by every backend, so paths are the same too.
+pub fn gateway_files(
     plan: &Plan,
     planned: &NetworkPlan,
     policy: &GatewayPolicy,
     network: &Network,
     upstream: &Upstream,
-    roots: &[String],
-) -> String {
-    let mut text = format!(
-        "run: {}
-policy: {}
-policy_root: {POLICY_ROOT}
-control: /control/control.sock
-audit: /audit
-ca: memory
-limits: {{drain: 2s}}
-{}",
-        plan.run,
-        quoted(&policy.path.display().to_string()),
-        doors(&planned.ports, network)
-    );
-    text.push_str(&origin(&plan.origin));
-    if !policy.allow.is_empty() {
-        let hosts: Vec<String> = policy.allow.iter().map(|host| format!("\"{host}\"")).collect();
-        writeln!(text, "allow: [{}]", hosts.join(", ")).expect("writing to a string");
+    roots: ContentFiles,
+) -> ContentFiles {
+    let (topology, listen, dns) = listeners(&planned.ports, network);
+    let settings = GatewaySettings {
+        run: plan.run.to_string(),
+        policy: policy.path.display().to_string(),
+        policy_root: POLICY_ROOT.to_owned(),
+        control: "/control/control.sock".to_owned(),
+        audit: "/audit".to_owned(),
+        ca: CaPlace::Memory,
+        limits: GatewayLimits { drain: "2s".to_owned() },
+        topology,
+        listen,
+        dns,
+        origin: origin(&plan.origin),
+        allow: policy.allow.iter().map(ToString::to_string).collect(),
+        observe: planned.observe,
+        registries: registries(&upstream.registries),
+        upstream: UpstreamPlaces {
+            roots: RootFiles { files: roots.iter().map(|(path, _)| path.to_owned()).collect() },
+            hosts: upstream.pins.iter().cloned().collect(),
+        },
+    };
+    let mut files = roots;
+    let text = serde_json::to_vec_pretty(&settings).expect("plain data");
+    files.add("gateway.yaml", text);
+    for (path, text) in &policy.texts {
+        let path = path.strip_prefix("/").unwrap_or(path);
+        files.add(format!("{POLICY_ROOT}/{}", path.display()), text.as_bytes());
     }
-    if planned.observe {
-        text.push_str("observe: true\n");
-    }
-    text.push_str(&registries(&upstream.registries));
-    if !upstream.pins.is_empty() || !roots.is_empty() {
-        text.push_str("upstream:\n");
-    }
-    if !roots.is_empty() {
-        writeln!(text, "  roots: {{files: [{}]}}", roots.join(", ")).expect("writing to a string");
-    }
-    if !upstream.pins.is_empty() {
-        text.push_str("  hosts:\n");
-        for (name, address) in &upstream.pins {
-            writeln!(text, "    {name}: \"{address}\"").expect("writing to a string");
-        }
-    }
-    text
+    files
 }
 
 /// Who started the run, for the first line of its log.
-fn origin(origin: &Origin) -> String {
+fn origin(origin: &Origin) -> RunOrigin {
     let Origin { user, host, project, backend, version } = origin;
-    let mut text = format!(
-        "origin: {{user: {}, host: {}, backend: {backend}, version: {}",
-        quoted(user),
-        quoted(host),
-        quoted(version),
-    );
-    if let Some(project) = project {
-        write!(text, ", project: {}", quoted(&project.display().to_string()))
-            .expect("writing to a string");
+    RunOrigin {
+        user: user.clone(),
+        host: host.clone(),
+        project: project.as_ref().map(|path| path.display().to_string()),
+        backend: backend.to_string(),
+        version: version.to_string(),
     }
-    text.push_str("}\n");
-    text
 }
 
-/// What somebody else wrote, as a YAML scalar: what JSON quotes, YAML reads.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
-}
-
-/// Where it listens, and what it stands between.
-fn doors(ports: &Ports, network: &Network) -> String {
+/// What it stands between, where it listens, and what it answers to names.
+fn listeners(ports: &Ports, network: &Network) -> (Topology, ListenSettings, Option<DnsAnswers>) {
     let at = network.gateway;
+    let listen = |place: &dyn Fn(&str, u16) -> String| ListenSettings {
+        proxy: place("proxy", ports.proxy),
+        socks: place("socks", ports.socks),
+        http: place("http", ports.http),
+        https: place("https", ports.https),
+        dns: place("dns", ports.dns),
+    };
     match network.listeners {
-        Listeners::Own => format!(
-            "topology: dual_homed
-listen:
-  proxy: {at}:{}
-  socks: {at}:{}
-  http: {at}:{}
-  https: {at}:{}
-  dns: {at}:{}
-",
-            ports.proxy, ports.socks, ports.http, ports.https, ports.dns
-        ),
-        // Planted sockets listen on every address, so it has to be told its own.
-        Listeners::Inherited => format!(
-            "topology: host
-listen: {{proxy: fd:proxy, socks: fd:socks, http: fd:http, https: fd:https, dns: fd:dns}}
-dns: {{answer: {at}}}
-"
-        ),
+        Listeners::Own => (Topology::DualHomed, listen(&|_, port| format!("{at}:{port}")), None),
+        // Sockets that it is handed listen on every address, so it is told its own.
+        Listeners::Inherited => {
+            let dns = Some(DnsAnswers { answer: at });
+            (Topology::Host, listen(&|name, _| format!("fd:{name}")), dns)
+        }
     }
 }
 
-/// The section of rules that name no registry; nothing if there are none.
-fn registries(known: &Registries) -> String {
-    if known.is_empty() {
-        return String::new();
-    }
-    let list = |urls: &[RegistryUrl]| {
-        urls.iter().map(|url| format!("\"{url}\"")).collect::<Vec<_>>().join(", ")
-    };
+fn registries(known: &Registries) -> RegistryUrls {
+    let list = |urls: &[RegistryUrl]| urls.iter().map(ToString::to_string).collect();
     let Registries { npm, pip, pip_files } = known;
-    format!(
-        "registries: {{npm: [{}], pip: [{}], pip_files: [{}]}}\n",
-        list(npm),
-        list(pip),
-        list(pip_files)
-    )
+    RegistryUrls { npm: list(npm), pip: list(pip), pip_files: list(pip_files) }
 }
 
 /// What rules without a registry meant, for whoever reads the policy later.
@@ -140,37 +110,17 @@ pub fn registries_meant(known: &Registries) -> String {
     text
 }
 
-/// Writes the policy's files below `folder`, where the gateway reads them.
-pub fn write_policy(folder: &Path, policy: &GatewayPolicy) -> io::Result<()> {
-    let folder = folder.join(POLICY_ROOT);
-    for (path, text) in &policy.texts {
-        let path = path.strip_prefix("/").unwrap_or(path);
-        // A path that leads out would be written there.
-        if !path.components().all(|part| matches!(part, Component::Normal(_))) {
-            return Err(io::Error::other(format!("{} leads out of its folder", path.display())));
-        }
-        write(&folder.join(path), text.as_bytes())?;
-    }
-    Ok(())
-}
-
-/// Writes whom the gateway believes below `folder`, and returns how its
-/// settings call that: this machine's own roots, since the gateway stands where
-/// there may be none, and what the operator named.
-pub fn write_roots(folder: &Path, upstream: &Upstream) -> io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    let mut add = |name: String, bytes: &[u8]| {
-        write(&folder.join(&name), bytes)?;
-        names.push(name);
-        Ok::<_, io::Error>(())
-    };
+/// Whom the gateway believes: this machine's own roots, since it stands where there
+/// may be none, and what the operator named.
+pub fn upstream_roots(upstream: &Upstream) -> io::Result<ContentFiles> {
+    let mut files = ContentFiles::default();
     if let Some(system) = certs::system_pem() {
-        add("roots/system.pem".to_owned(), system.as_bytes())?;
+        files.add("roots/system.pem", system);
     }
     for (number, root) in upstream.roots.iter().enumerate() {
-        add(format!("roots/{number}.pem"), &fs::read(root)?)?;
+        files.add(format!("roots/{number}.pem"), fs::read(root)?);
     }
-    Ok(names)
+    Ok(files)
 }
 
 /// Who the gateway is: the caller, unless that is root.
@@ -188,8 +138,7 @@ const GATEWAY_UID: u32 = 65532;
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-    use std::sync::Arc;
+    use std::path::{Path, PathBuf};
 
     use policies::HostPattern;
 
@@ -222,11 +171,14 @@ mod tests {
         let allow = vec![HostPattern::parse("c.test").unwrap()];
         let own = PathBuf::from("/home/kim/a \"b\"/p.yaml");
         let policy = GatewayPolicy { path: own.clone(), texts: Vec::new(), allow };
-        let roots = ["roots/system.pem".to_owned()];
+        let mut roots = ContentFiles::default();
+        roots.add("roots/system.pem", "");
         let at = std::net::Ipv4Addr::new(192, 0, 2, 2);
         let network =
             Network { name: "n".to_owned(), gateway: at, sandbox: at, listeners: Listeners::Own };
-        let text = gateway_yaml(&plan, &NETWORK, &policy, &network, &upstream, &roots);
+        let files = gateway_files(&plan, &NETWORK, &policy, &network, &upstream, roots);
+        let text = files.iter().find(|(path, _)| *path == "gateway.yaml").unwrap().1;
+        let text = String::from_utf8(text.to_owned()).unwrap();
         let source = policies::Source::new("gateway.yaml", text);
         let read = gateway::config::read(&source, Path::new("/settings")).unwrap();
         assert!(read.observe);
@@ -238,17 +190,5 @@ mod tests {
         let meant = registries_meant(&upstream.registries);
         assert!(meant.lines().all(|line| line.starts_with("# ")), "{meant}");
         assert!(meant.contains("mean https://files.test, for files"), "{meant}");
-    }
-
-    #[test]
-    fn no_policy_file_is_written_outside_its_folder() {
-        let home = tempfile::tempdir().unwrap();
-        let inside = home.path().join("in");
-        for path in ["../out", "/../out", "a/../../out"] {
-            let texts = vec![(PathBuf::from(path), Arc::from("x"))];
-            let policy = GatewayPolicy { path: path.into(), texts, allow: Vec::new() };
-            assert!(write_policy(&inside, &policy).is_err(), "{path}");
-        }
-        assert!(!home.path().join("out").exists());
     }
 }

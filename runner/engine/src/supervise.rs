@@ -5,12 +5,10 @@
 //! What is seen on the way is put together for [`crate::outcome::judge`].
 
 use std::io;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use gateway::control::Client;
 use protocol::init::{CommandEnd, CommandOrder, TerminalSize};
 use tokio::select;
 use tokio::sync::{mpsc, oneshot};
@@ -18,6 +16,8 @@ use tokio::time;
 
 use crate::backend::{Backend, BackendError, Chunk, Ended, GatewayLog, Sandbox};
 use crate::command::{CommandEvent, RunningCommand};
+use crate::connector::Connector;
+use crate::control::ControlClient;
 use crate::disk::Watch;
 use crate::outcome::{RunObservations, StopReason, Usage};
 use crate::plan::WORKSPACE;
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Supervision<'_> {
 pub struct GatewayWatch {
     pub log: GatewayLog,
     /// Where it is asked.
-    pub control: PathBuf,
+    pub control: Connector,
 }
 
 impl GatewayWatch {
@@ -93,7 +93,9 @@ impl GatewayWatch {
     async fn died(&self) -> String {
         loop {
             // An engine may lose its output without losing it.
-            if self.log.is_gone() && Client::new(self.control.clone()).status().await.is_err() {
+            if self.log.is_gone()
+                && ControlClient::new(self.control.clone()).status().await.is_err()
+            {
                 return self.log.last_words();
             }
             drop(time::timeout(GATEWAY_POLL_INTERVAL, self.log.changed()).await);

@@ -9,8 +9,10 @@
 //! [`Backend::found`] finds what a crash left behind.
 
 mod choose;
+mod content;
 pub mod docker;
 mod engine;
+mod local;
 pub mod namespaces;
 pub mod podman;
 
@@ -28,9 +30,12 @@ use tokio::io::AsyncWrite;
 use tokio::sync::Notify;
 
 pub use crate::abilities::{Abilities, Enforcement, UserOf};
+use crate::connector::Connector;
+use crate::link::PendingLink;
 use crate::plan::{Plan, RunId};
-use crate::resource::Resource;
+use crate::resource::{Resource, RunResources};
 pub use choose::{Opened, all, open};
+pub use content::{ContentFiles, GatewayContent, Masked, SandboxContent, WorkspaceMount};
 
 /// A place that can hold sandboxes.
 #[async_trait]
@@ -64,31 +69,44 @@ pub trait Backend: Send + Sync {
         None
     }
 
-    /// What this run will make, in the order it is made: the sandbox last.
-    fn resources(&self, plan: &Plan) -> Vec<Resource>;
+    /// What this run will make.
+    fn resources(&self, plan: &Plan) -> RunResources;
 
-    /// Makes the run's only network, on which its gateway will be; and of the
-    /// gateway what does not have to wait for that.
-    async fn connect(&self, plan: &Plan, files: &GatewayFiles) -> Result<Network, BackendError>;
+    /// Makes the run's only network, on which its gateway will be.
+    async fn make_network(&self, plan: &Plan) -> Result<Network, BackendError>;
 
-    /// Starts the gateway on it. It ends with the returned handle, and with us.
+    /// Makes of the gateway what does not have to wait for the network.
+    async fn create_gateway(
+        &self,
+        plan: &Plan,
+        content: &GatewayContent,
+    ) -> Result<Gateway, BackendError>;
+
+    /// Starts it there. It ends with the returned handle, and with us.
     async fn start_gateway(
         &self,
         plan: &Plan,
+        gateway: Gateway,
         network: &Network,
-        files: &GatewayFiles,
+        settings: &ContentFiles,
     ) -> Result<GatewayHandle, BackendError>;
 
+    /// Leads to the control socket of a run's gateway.
+    fn control(&self, run: &RunId) -> Connector;
+
     /// Builds the sandbox, which does not run yet.
-    async fn create(
+    async fn create_sandbox(
         &self,
         plan: &Plan,
-        inside: &SandboxFiles,
+        content: &SandboxContent,
         network: Option<&Network>,
-    ) -> Result<Sandbox, BackendError>;
+    ) -> Result<CreatedSandbox, BackendError>;
 
-    /// Starts its first process, which connects to us.
-    async fn start(&self, sandbox: &Sandbox) -> Result<(), BackendError>;
+    /// Starts its first process, which speaks on the sandbox's link.
+    async fn start_sandbox(&self, sandbox: &Sandbox) -> Result<(), BackendError>;
+
+    /// Fills the trust kit that the sandbox has in view, once it is known.
+    async fn write_trust_kit(&self, run: &RunId, kit: &ContentFiles) -> Result<(), BackendError>;
 
     /// Ends everything in it at once.
     async fn kill(&self, sandbox: &Sandbox) -> Result<(), BackendError>;
@@ -132,10 +150,25 @@ pub struct Provenance {
     pub image_digests: Vec<String>,
 }
 
-/// A sandbox that was made.
-#[derive(Clone, Debug, Eq, PartialEq)]
+/// A sandbox, by what its backend calls it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(transparent)]
 pub struct Sandbox {
     pub name: String,
+}
+
+/// A sandbox that was made and not started, and the way to its first process.
+#[derive(Debug)]
+pub struct CreatedSandbox {
+    pub sandbox: Sandbox,
+    pub link: PendingLink,
+}
+
+/// A gateway that was made as far as it could be without its network.
+#[derive(Clone, Debug)]
+pub struct Gateway {
+    pub name: String,
+    pub content: GatewayContent,
 }
 
 /// A run's only network, and who is where on it.
@@ -161,6 +194,8 @@ pub struct GatewayHandle {
     /// Its standard input. The gateway ends when this end of it is gone.
     pub lifeline: Pin<Box<dyn AsyncWrite + Send>>,
     pub log: GatewayLog,
+    /// Leads to its control socket.
+    pub control: Connector,
 }
 
 impl fmt::Debug for GatewayHandle {
@@ -219,61 +254,6 @@ impl GatewayLog {
 }
 
 const LOG_BYTES: usize = 64 * 1024;
-
-/// What the gateway is given, on the host.
-#[derive(Clone, Debug)]
-pub struct GatewayFiles {
-    /// The program, static.
-    pub program: PathBuf,
-    /// Settings and policy, read-only for it.
-    pub settings: PathBuf,
-    /// Its control socket's folder.
-    pub control: PathBuf,
-    /// Where it writes its log.
-    pub audit: PathBuf,
-    pub user: crate::plan::UserIds,
-}
-
-/// What is put into a sandbox besides its image.
-#[derive(Clone, Debug, Default)]
-pub struct SandboxFiles {
-    /// Our first process, and the socket it speaks to us on.
-    pub init: PathBuf,
-    pub socket: PathBuf,
-    /// The program that tries a sandbox, where one is to be tried.
-    pub probe: Option<PathBuf>,
-    /// The trust kit, where there is a gateway.
-    pub trust: Option<PathBuf>,
-    pub workspace: WorkspaceMount,
-    /// Paths below the workspace that are covered: read-only from the host, or
-    /// hidden.
-    pub protected: Vec<(PathBuf, String)>,
-    pub masked: Vec<Masked>,
-}
-
-/// How the project gets into the sandbox.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub enum WorkspaceMount {
-    Bind {
-        source: PathBuf,
-        read_only: bool,
-    },
-    #[default]
-    None,
-    /// The options of the mount.
-    Overlay {
-        options: String,
-    },
-}
-
-/// A path of the workspace that the sandbox cannot read.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Masked {
-    /// As the sandbox sees it.
-    pub path: String,
-    /// An empty file or directory of ours that stands in for it.
-    pub with: PathBuf,
-}
 
 /// A piece of what a command printed.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -350,6 +330,8 @@ pub enum Step {
     MakeNetwork,
     #[error("make the workspace's volume")]
     MakeVolume,
+    #[error("write what it is made of")]
+    WriteContent,
     #[error("measure the sandbox")]
     Measure,
     #[error("remove what was made")]

@@ -8,13 +8,13 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use gateway::control::Client;
 use jiff::Timestamp;
 use tokio::{task, time};
 
 use super::commands::{self, Writing};
 use super::state::State;
 use crate::backend::{Backend, Ended, Sandbox};
+use crate::control::ControlClient;
 use crate::first_process::{self, Answer};
 use crate::outcome::{Outcome, RunObservations, Usage, judge};
 use crate::record::{Record, in_words};
@@ -84,7 +84,7 @@ pub async fn finish(
         None if why == Why::Stopped && end().is_some() => Outcome::Stopped,
         None => outcome(state, why, facts.is_some(), backend).await,
     };
-    drain(state).await;
+    drain(state, backend).await;
     // Clients of commands that were ended write that down.
     let writing = Writing::alone(state.folder(), CLIENT_RECORDS_TIMEOUT);
 
@@ -159,7 +159,9 @@ async fn ask_to_end(state: &State, backend: &dyn Backend) -> Option<BTreeMap<Str
 async fn outcome(state: &State, why: Why, said: bool, backend: &dyn Backend) -> Outcome {
     if said && why == Why::Stopped {
         // A gateway keeps the session's time too, and may be the first to end.
-        if state.plan().network.is_some() && !state.is_over(Timestamp::now()) && !drain(state).await
+        if state.plan().network.is_some()
+            && !state.is_over(Timestamp::now())
+            && !drain(state, backend).await
         {
             let why = "its gateway died before it was stopped".to_owned();
             return Outcome::Failed { why };
@@ -190,11 +192,11 @@ async fn outcome(state: &State, why: Why, said: bool, backend: &dyn Backend) -> 
 const EXPIRED: i64 = 124;
 
 /// Lets the gateway finish its log; whether there was one to do so.
-async fn drain(state: &State) -> bool {
+async fn drain(state: &State, backend: &dyn Backend) -> bool {
     if state.plan().network.is_none() {
         return false;
     }
-    let client = Client::new(state.folder().join("control").join("control.sock"));
+    let client = ControlClient::new(backend.control(state.run()));
     // One that is gone already has nothing to finish.
     if client.drain().await.is_err() {
         return false;

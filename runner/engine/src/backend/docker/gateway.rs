@@ -11,7 +11,7 @@ use inside::seccomp;
 use super::labels::{Names, labels};
 use super::sandbox::map;
 use super::{Docker, broken, containers, egress, failed, status};
-use crate::backend::{BackendError, GatewayFiles, GatewayHandle, Network, Step};
+use crate::backend::{BackendError, GatewayContent, GatewayHandle, Network, Step};
 use crate::image;
 use crate::plan::Plan;
 
@@ -20,20 +20,23 @@ use crate::plan::Plan;
 pub(super) async fn create(
     docker: &Docker,
     plan: &Plan,
-    files: &GatewayFiles,
+    content: &GatewayContent,
 ) -> Result<(), BackendError> {
     let names = Names::of(&plan.run);
+    let made = docker.engine.local(&plan.run).make_gateway_folders(content);
+    made.map_err(docker.engine.unwritten())?;
     let api = &docker.engine.api;
-    let mut image = image::gateway::name(&files.program, &docker.engine.environment)
+    let mut image = image::gateway::name(&content.program, &docker.engine.environment)
         .map_err(|err| broken(Step::BuildImage, err))?;
     // That it is there is what is usual, and asking would be one more question.
     let options = || Some(CreateContainerOptionsBuilder::new().name(&names.gateway).build());
-    let made = api.create_container(options(), container(docker, plan, files, image.clone())).await;
+    let made =
+        api.create_container(options(), container(docker, plan, content, image.clone())).await;
     if made.as_ref().err().and_then(status) == Some(404) {
-        image = image::gateway::ensure(api, &files.program, "")
+        image = image::gateway::ensure(api, &content.program, "")
             .await
             .map_err(|err| broken(Step::BuildImage, err))?;
-        api.create_container(options(), container(docker, plan, files, image))
+        api.create_container(options(), container(docker, plan, content, image))
             .await
             .map_err(failed(Step::StartGateway))?;
     } else {
@@ -47,11 +50,11 @@ pub(super) async fn create(
 pub(super) async fn start(
     docker: &Docker,
     plan: &Plan,
+    name: &str,
     network: &Network,
 ) -> Result<GatewayHandle, BackendError> {
-    let names = Names::of(&plan.run);
     let inner = NetworkConnectRequest {
-        container: names.gateway.clone(),
+        container: name.to_owned(),
         endpoint_config: Some(EndpointSettings {
             ipam_config: Some(EndpointIpamConfig {
                 ipv4_address: Some(network.gateway.to_string()),
@@ -67,21 +70,22 @@ pub(super) async fn start(
         .await
         .map_err(failed(Step::StartGateway))?;
 
-    containers::start_gateway(&docker.engine, plan, &names.gateway).await
+    containers::start_gateway(&docker.engine, plan, name).await
 }
 
 fn container(
     docker: &Docker,
     plan: &Plan,
-    files: &GatewayFiles,
+    content: &GatewayContent,
     image: String,
 ) -> ContainerCreateBody {
+    let local = docker.engine.local(&plan.run);
     let mut words = vec!["--config".to_owned(), "/settings/gateway.yaml".to_owned()];
     words.extend(plan.gateway_life());
     ContainerCreateBody {
         image: Some(image),
         cmd: Some(words),
-        user: Some(format!("{}:{}", files.user.uid, files.user.gid)),
+        user: Some(format!("{}:{}", content.user.uid, content.user.gid)),
         hostname: Some("gateway".to_owned()),
         labels: Some(labels(&plan.run, &docker.engine.environment)),
         // When the one who attached is gone, it reads the end of its input.
@@ -107,9 +111,9 @@ fn container(
             cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
             readonly_rootfs: Some(true),
             mounts: Some(vec![
-                mount(&files.settings, "/settings", true),
-                mount(&files.control, "/control", false),
-                mount(&files.audit, "/audit", false),
+                mount(&local.settings(), "/settings", true),
+                mount(&local.control_folder(), "/control", false),
+                mount(&content.audit, "/audit", false),
             ]),
             log_config: Some(HostConfigLogConfig {
                 typ: Some("none".to_owned()),

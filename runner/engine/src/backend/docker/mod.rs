@@ -24,14 +24,15 @@ use super::engine::{
     subnet, sweep,
 };
 use super::{
-    Abilities, Backend, BackendError, Ended, Enforcement, GatewayFiles, GatewayHandle,
-    LabelledResource, Network, Provenance, Sandbox, SandboxFiles, Stats, Step, UserOf,
-    shared_inotify, shared_pipes,
+    Abilities, Backend, BackendError, ContentFiles, CreatedSandbox, Ended, Enforcement, Gateway,
+    GatewayContent, GatewayHandle, LabelledResource, Network, Provenance, Sandbox, SandboxContent,
+    Stats, Step, UserOf, shared_inotify, shared_pipes,
 };
+use crate::connector::Connector;
 use crate::environment::Environment;
 use crate::image::agent;
 use crate::plan::{Plan, RunId};
-use crate::resource::Resource;
+use crate::resource::{Resource, RunResources};
 use crate::spec::AGENT_IMAGE;
 
 /// A Docker engine that answers.
@@ -120,45 +121,60 @@ impl Backend for Docker {
         Some(super::engine::max_concurrent_starts())
     }
 
-    fn resources(&self, plan: &Plan) -> Vec<Resource> {
+    fn resources(&self, plan: &Plan) -> RunResources {
         Names::of(&plan.run).resources(plan)
     }
 
-    async fn connect(&self, plan: &Plan, files: &GatewayFiles) -> Result<Network, BackendError> {
+    async fn make_network(&self, plan: &Plan) -> Result<Network, BackendError> {
         // A rule we may not set is not relied upon.
-        let firewall = {
-            let environment = self.engine.environment.clone();
-            tokio::task::spawn_blocking(move || firewall::ensure(&environment))
-        };
-        let gateway = async {
-            egress::ensure(self).await?;
-            gateway::create(self, plan, files).await
-        };
-        let (network, gateway, _) = tokio::join!(network::make(self, &plan.run), gateway, firewall);
-        gateway?;
-        network
+        let environment = self.engine.environment.clone();
+        let firewall = tokio::task::spawn_blocking(move || firewall::ensure(&environment));
+        tokio::join!(network::make(self, &plan.run), firewall).0
+    }
+
+    async fn create_gateway(
+        &self,
+        plan: &Plan,
+        content: &GatewayContent,
+    ) -> Result<Gateway, BackendError> {
+        egress::ensure(self).await?;
+        gateway::create(self, plan, content).await?;
+        Ok(Gateway { name: Names::of(&plan.run).gateway, content: content.clone() })
     }
 
     async fn start_gateway(
         &self,
         plan: &Plan,
+        gateway: Gateway,
         network: &Network,
-        _: &GatewayFiles,
+        settings: &ContentFiles,
     ) -> Result<GatewayHandle, BackendError> {
-        gateway::start(self, plan, network).await
+        let written = self.engine.local(&plan.run).write_settings(settings);
+        written.map_err(self.engine.unwritten())?;
+        gateway::start(self, plan, &gateway.name, network).await
     }
 
-    async fn create(
+    fn control(&self, run: &RunId) -> Connector {
+        self.engine.local(run).control()
+    }
+
+    async fn create_sandbox(
         &self,
         plan: &Plan,
-        inside: &SandboxFiles,
+        content: &SandboxContent,
         network: Option<&Network>,
-    ) -> Result<Sandbox, BackendError> {
-        sandbox::create(self, plan, inside, network).await
+    ) -> Result<CreatedSandbox, BackendError> {
+        let link = containers::expect_link(&self.engine, plan)?;
+        let sandbox = sandbox::create(self, plan, content, network).await?;
+        Ok(CreatedSandbox { sandbox, link })
     }
 
-    async fn start(&self, sandbox: &Sandbox) -> Result<(), BackendError> {
+    async fn start_sandbox(&self, sandbox: &Sandbox) -> Result<(), BackendError> {
         containers::start(&self.engine, sandbox).await
+    }
+
+    async fn write_trust_kit(&self, run: &RunId, kit: &ContentFiles) -> Result<(), BackendError> {
+        self.engine.local(run).write_trust_kit(kit).map_err(self.engine.unwritten())
     }
 
     async fn kill(&self, sandbox: &Sandbox) -> Result<(), BackendError> {

@@ -19,14 +19,14 @@ use inside::seccomp;
 use super::container_env::{Bind, INIT, MASKED, READ_ONLY, SHARED_MEMORY, binds, init_args};
 use super::labels::{Names, labels};
 use super::{Docker, broken, failed, status, users};
-use crate::backend::{BackendError, Network, Sandbox, SandboxFiles, Step, WorkspaceMount};
+use crate::backend::{BackendError, Network, Sandbox, SandboxContent, Step, WorkspaceMount};
 use crate::plan::{Plan, TmpfsPlan, UserIds, files_in};
 
 /// Builds the sandbox of `plan`, which does not run yet.
 pub(super) async fn create(
     docker: &Docker,
     plan: &Plan,
-    inside: &SandboxFiles,
+    inside: &SandboxContent,
     network: Option<&Network>,
 ) -> Result<Sandbox, BackendError> {
     let names = Names::of(&plan.run);
@@ -42,7 +42,7 @@ pub(super) async fn create(
         docker.engine.api.create_volume(volume).await.map_err(failed(Step::MakeVolume))?;
     }
     let mut wanted = container(docker, plan, inside, network, &names);
-    let passwd = inside.socket.with_file_name("passwd");
+    let passwd = docker.engine.local(&plan.run).path("passwd");
     if users::write(docker, plan, &passwd).await?
         && let Some(mounts) = wanted.host_config.as_mut().and_then(|host| host.mounts.as_mut())
     {
@@ -65,7 +65,7 @@ pub(super) async fn create(
 fn container(
     docker: &Docker,
     plan: &Plan,
-    inside: &SandboxFiles,
+    inside: &SandboxContent,
     network: Option<&Network>,
     names: &Names,
 ) -> ContainerCreateBody {
@@ -87,7 +87,7 @@ fn container(
             test: Some(vec!["NONE".to_owned()]),
             ..Default::default()
         }),
-        host_config: Some(host_config(plan, inside, network, names)),
+        host_config: Some(host_config(docker, plan, inside, network, names)),
         networking_config: network.map(|network| NetworkingConfig {
             endpoints_config: Some(HashMap::from([(
                 network.name.clone(),
@@ -105,8 +105,9 @@ fn container(
 }
 
 fn host_config(
+    docker: &Docker,
     plan: &Plan,
-    inside: &SandboxFiles,
+    inside: &SandboxContent,
     network: Option<&Network>,
     names: &Names,
 ) -> HostConfig {
@@ -138,7 +139,7 @@ fn host_config(
         privileged: Some(false),
 
         readonly_rootfs: Some(true),
-        mounts: Some(mounts(plan, inside, names)),
+        mounts: Some(mounts(docker, plan, inside, names)),
         tmpfs: Some(plan.tmpfs.iter().map(|place| tmpfs(place, plan.user)).collect()),
         shm_size: Some(clamp(SHARED_MEMORY.min(limits.memory / 4))),
 
@@ -168,8 +169,9 @@ fn host_config(
     }
 }
 
-fn mounts(plan: &Plan, inside: &SandboxFiles, names: &Names) -> Vec<Mount> {
-    let mut mounts: Vec<Mount> = binds(plan, inside).iter().map(bind).collect();
+fn mounts(docker: &Docker, plan: &Plan, inside: &SandboxContent, names: &Names) -> Vec<Mount> {
+    let local = docker.engine.local(&plan.run);
+    let mut mounts: Vec<Mount> = binds(plan, inside, &local).iter().map(bind).collect();
     if let WorkspaceMount::Overlay { .. } = inside.workspace {
         mounts.push(Mount {
             target: Some(plan.workspace.target.to_string()),

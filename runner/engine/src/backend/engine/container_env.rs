@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use protocol::init::{InitArgs, Lifetime};
 
-use crate::backend::{SandboxFiles, WorkspaceMount};
+use crate::backend::local::LocalFiles;
+use crate::backend::{SandboxContent, WorkspaceMount};
 use crate::plan::Plan;
 
 /// Something of the host's that a sandbox sees.
@@ -17,16 +18,21 @@ pub(in crate::backend) struct Bind {
 
 /// Everything of the host's that a sandbox sees, but for an overlay. Engines
 /// mount what lies deeper later, whatever the order here.
-pub(in crate::backend) fn binds(plan: &Plan, inside: &SandboxFiles) -> Vec<Bind> {
+pub(in crate::backend) fn binds(
+    plan: &Plan,
+    inside: &SandboxContent,
+    local: &LocalFiles,
+) -> Vec<Bind> {
     let bind = |source: &std::path::Path, target: &str, read_only| Bind {
         source: source.to_owned(),
         target: target.to_owned(),
         read_only,
     };
-    let mut binds = vec![bind(&inside.init, INIT, true), bind(&inside.socket, SOCKET, false)];
+    let mut binds = vec![bind(&inside.init, INIT, true), bind(&local.socket(), SOCKET, false)];
     binds.extend(inside.probe.iter().map(|probe| bind(probe, PROBE, true)));
-    if let (Some(kit), Some(network)) = (&inside.trust, &plan.network) {
-        binds.push(bind(kit, &network.trust, true));
+    if let Some(network) = &plan.network {
+        let kit = local.trust();
+        binds.push(bind(&kit, &network.trust, true));
         let bundle = kit.join(certs::TrustKit::BUNDLE);
         binds.extend(network.covered.iter().map(|path| bind(&bundle, path, true)));
     }

@@ -8,6 +8,7 @@ use futures_util::StreamExt as _;
 
 use super::{Engine, status};
 use crate::backend::{BackendError, Ended, GatewayHandle, GatewayLog, Sandbox, Step};
+use crate::link::PendingLink;
 use crate::plan::Plan;
 
 /// Starts a sandbox. Its first process has no streams: it speaks over its socket.
@@ -20,6 +21,21 @@ pub(in crate::backend) async fn start(
         .start_container(&sandbox.name, None::<StartContainerOptions>)
         .await
         .map_err(engine.failed(Step::Start))
+}
+
+/// Makes what a sandbox mounts besides its content, and the way to its first process.
+pub(in crate::backend) fn expect_link(
+    engine: &Engine,
+    plan: &Plan,
+) -> Result<PendingLink, BackendError> {
+    let local = engine.local(&plan.run);
+    let make = || {
+        if plan.network.is_some() {
+            local.make_empty_trust_kit()?;
+        }
+        local.listen()
+    };
+    make().map_err(engine.unwritten())
 }
 
 /// Attaches to a gateway first and starts it second, so that nothing that it prints
@@ -53,7 +69,8 @@ pub(in crate::backend) async fn start_gateway(
         }
         listener.end();
     });
-    Ok(GatewayHandle { lifeline: attached.input, log })
+    let control = engine.local(&plan.run).control();
+    Ok(GatewayHandle { lifeline: attached.input, log, control })
 }
 
 /// That it has ended by itself meanwhile is as good.

@@ -6,7 +6,7 @@ use policies::Workspace;
 
 use crate::environment::Environment;
 use crate::plan::{Plan, RunId};
-use crate::resource::Resource;
+use crate::resource::{Resource, RunResources};
 
 pub(in crate::backend) const RUN: &str = "dev.sluice.run";
 pub(in crate::backend) const MANAGED_BY: &str = "dev.sluice.managed-by";
@@ -37,17 +37,15 @@ impl Names {
         }
     }
 
-    pub(in crate::backend) fn resources(self, plan: &Plan) -> Vec<Resource> {
-        let mut made = Vec::new();
-        if plan.network.is_some() {
-            made.push(Resource::Network(self.network));
-            made.push(Resource::Container(self.gateway));
+    pub(in crate::backend) fn resources(self, plan: &Plan) -> RunResources {
+        let network = plan.network.as_ref().map(|_| Resource::Network(self.network));
+        let is_overlay = plan.workspace.mode == Workspace::Overlay;
+        let volume = is_overlay.then_some(Resource::Volume(self.volume));
+        RunResources {
+            sandbox: Resource::Container(self.sandbox),
+            gateway: plan.network.as_ref().map(|_| Resource::Container(self.gateway)),
+            others: network.into_iter().chain(volume).collect(),
         }
-        if plan.workspace.mode == Workspace::Overlay {
-            made.push(Resource::Volume(self.volume));
-        }
-        made.push(Resource::Container(self.sandbox));
-        made
     }
 }
 

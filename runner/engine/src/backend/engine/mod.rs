@@ -12,10 +12,14 @@ pub(super) mod stats;
 pub(super) mod subnet;
 pub(super) mod sweep;
 
+use std::io;
+
 use bollard::errors::Error;
 
+use super::local::LocalFiles;
 use super::{BackendError, Enforcement, Step};
 use crate::environment::Environment;
+use crate::plan::RunId;
 pub(super) use refusal::status;
 
 /// An engine that answers.
@@ -28,6 +32,17 @@ pub(super) struct Engine {
 }
 
 impl Engine {
+    /// Files of a run that its containers mount.
+    pub(super) fn local(&self, run: &RunId) -> LocalFiles {
+        LocalFiles::of(run, &self.environment.runtime())
+    }
+
+    /// What could not be written there.
+    pub(super) fn unwritten(&self) -> impl FnOnce(io::Error) -> BackendError + use<> {
+        let backend = self.name;
+        move |err| BackendError { backend, step: Step::WriteContent, source: err.into() }
+    }
+
     /// An error of the engine's, and what it kept us from.
     pub(super) fn failed(&self, step: Step) -> impl FnOnce(Error) -> BackendError + use<> {
         let backend = self.name;

@@ -11,7 +11,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use super::launcher::{say, start};
 use super::layout::{devices, optional};
 use super::{broken, processes};
-use crate::backend::{BackendError, GatewayFiles, GatewayHandle, GatewayLog, Step};
+use crate::backend::local::LocalFiles;
+use crate::backend::{BackendError, GatewayContent, GatewayHandle, GatewayLog, Step};
 use crate::image::gateway::PLAIN_COPIES;
 use crate::plan::Plan;
 
@@ -20,17 +21,18 @@ use crate::plan::Plan;
 pub(super) async fn begin(
     (launcher, runtime): (&Path, &Path),
     plan: &Plan,
-    files: &GatewayFiles,
+    content: &GatewayContent,
     names: Vec<String>,
     sockets: Vec<OwnedFd>,
 ) -> Result<GatewayHandle, BackendError> {
     let failed = |err| broken(Step::StartGateway, err);
+    let local = LocalFiles::of(&plan.run, runtime);
     let detached = plan.session.is_some();
     let log = match detached {
         false => [Stdio::piped(), Stdio::piped()],
         // Nobody reads a pipe when we are gone.
         true => {
-            let path = files.control.with_file_name("gateway.log");
+            let path = local.path("gateway.log");
             let file = OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
             [Stdio::from(file.try_clone().map_err(failed)?), Stdio::from(file)]
         }
@@ -39,7 +41,7 @@ pub(super) async fn begin(
     processes::remember(runtime, &plan.run, processes::Role::Gateway, child.id())
         .map_err(failed)?;
     let fds: Vec<_> = sockets.iter().map(OwnedFd::as_fd).collect();
-    say(&socket, &jail(plan, files, names), &fds).await.map_err(failed)?;
+    say(&socket, &jail(plan, content, &local, names), &fds).await.map_err(failed)?;
     drop(sockets);
 
     let log = GatewayLog::default();
@@ -50,7 +52,7 @@ pub(super) async fn begin(
         drop(child.wait().await);
         listener.end();
     });
-    Ok(GatewayHandle { lifeline: Box::pin(socket), log })
+    Ok(GatewayHandle { lifeline: Box::pin(socket), log, control: local.control() })
 }
 
 async fn read(from: Option<impl AsyncRead + Unpin>, log: &GatewayLog) {
@@ -66,7 +68,12 @@ async fn read(from: Option<impl AsyncRead + Unpin>, log: &GatewayLog) {
 
 /// Of the host's files it sees its own, and what it takes to find and to believe
 /// an upstream.
-fn jail(plan: &Plan, files: &GatewayFiles, names: Vec<String>) -> GatewaySpec {
+fn jail(
+    plan: &Plan,
+    content: &GatewayContent,
+    local: &LocalFiles,
+    names: Vec<String>,
+) -> GatewaySpec {
     let bind = |at: &str, source: &Path, read_only| MountEntry::Bind {
         at: at.to_owned(),
         source: source.to_owned(),
@@ -75,10 +82,10 @@ fn jail(plan: &Plan, files: &GatewayFiles, names: Vec<String>) -> GatewaySpec {
         optional: false,
     };
     let mut places = vec![
-        bind("/gateway", &files.program, true),
-        bind("/settings", &files.settings, true),
-        bind("/control", &files.control, false),
-        bind("/audit", &files.audit, false),
+        bind("/gateway", &content.program, true),
+        bind("/settings", &local.settings(), true),
+        bind("/control", &local.control_folder(), false),
+        bind("/audit", &content.audit, false),
     ];
     places.extend(RESOLVING.map(optional));
     // Where chance comes from, for libraries that do not ask the kernel.
@@ -86,8 +93,8 @@ fn jail(plan: &Plan, files: &GatewayFiles, names: Vec<String>) -> GatewaySpec {
     let mut arguments = vec!["--config".to_owned(), "/settings/gateway.yaml".to_owned()];
     arguments.extend(plan.gateway_life());
     GatewaySpec {
-        user: files.user.uid,
-        group: files.user.gid,
+        user: content.user.uid,
+        group: content.user.gid,
         names,
         order: SandboxSpec {
             places,

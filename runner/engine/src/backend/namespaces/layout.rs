@@ -13,13 +13,15 @@ use protocol::launcher::{MountEntry, ProcessLimits, SandboxSpec};
 use super::HOST;
 use super::groups::Groups;
 use crate::backend::engine::container_env;
-use crate::backend::{Network, SandboxFiles, WorkspaceMount};
+use crate::backend::local::LocalFiles;
+use crate::backend::{Network, SandboxContent, WorkspaceMount};
 use crate::plan::{Plan, TmpfsPlan};
 
 /// The order for the sandbox of `plan`.
 pub(super) fn order(
     plan: &Plan,
-    inside: &SandboxFiles,
+    inside: &SandboxContent,
+    local: &LocalFiles,
     network: Option<&Network>,
     groups: &Groups,
 ) -> SandboxSpec {
@@ -33,7 +35,7 @@ pub(super) fn order(
     places.push(MountEntry::Proc { at: "/proc".to_owned() });
     places.extend(own_devices(plan));
     places.extend(groups.view());
-    places.extend(given(plan, inside));
+    places.extend(given(plan, inside, local));
     // Over what is mounted by now.
     places.extend(container_env::MASKED.map(|at| MountEntry::Cover { at: at.to_owned() }));
     places.extend(HIDDEN.map(|at| MountEntry::Cover { at: at.to_owned() }));
@@ -155,7 +157,7 @@ fn own_devices(plan: &Plan) -> Vec<MountEntry> {
 
 /// What the plan gives this run, the deeper the later: a mount hides what was
 /// below it.
-fn given(plan: &Plan, inside: &SandboxFiles) -> Vec<MountEntry> {
+fn given(plan: &Plan, inside: &SandboxContent, local: &LocalFiles) -> Vec<MountEntry> {
     let mut given: Vec<(String, MountEntry)> = Vec::new();
     for TmpfsPlan { target, bytes, executable } in &plan.tmpfs {
         let place = tmpfs(target, *bytes, inodes(*bytes), 0o1777, *executable);
@@ -174,7 +176,9 @@ fn given(plan: &Plan, inside: &SandboxFiles) -> Vec<MountEntry> {
         given.push((at.to_owned(), empty));
     }
     given.push((container_env::INIT.to_owned(), MountEntry::ReadOnly { at: OURS.to_owned() }));
-    for container_env::Bind { source, target, read_only } in container_env::binds(plan, inside) {
+    for container_env::Bind { source, target, read_only } in
+        container_env::binds(plan, inside, local)
+    {
         let at = target.clone();
         let place = MountEntry::Bind { at, source, read_only, device: false, optional: false };
         given.push((target, place));
@@ -253,14 +257,14 @@ mod tests {
 
     fn ordered(policy: &str) -> (Plan, SandboxSpec) {
         let plan = Plan { image: HOST.to_owned(), ..planned(policy, &request()) };
-        let inside = SandboxFiles {
+        let inside = SandboxContent {
             init: "/p/init".into(),
-            socket: "/p/sock".into(),
             workspace: WorkspaceMount::Overlay { options: "o".to_owned() },
             protected: vec![("/w/.git".into(), "/workspace/.git".to_owned())],
-            ..SandboxFiles::default()
+            ..SandboxContent::default()
         };
-        let order = order(&plan, &inside, None, &Groups::default());
+        let local = LocalFiles::of(&plan.run, Path::new("/p"));
+        let order = order(&plan, &inside, &local, None, &Groups::default());
         (plan, order)
     }
 

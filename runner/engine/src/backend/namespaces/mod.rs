@@ -26,7 +26,6 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ::gateway::control::Client;
 use async_trait::async_trait;
 use inside::launch::forbidden;
 use protocol::launcher::{LauncherMessage, ListenerSpec, NamespaceSpec, SocketKind};
@@ -34,13 +33,16 @@ use tokio::sync::{Mutex, watch};
 use tokio::time;
 
 use super::engine::labels::Names;
+use super::local::LocalFiles;
 use super::{
-    Abilities, Backend, BackendError, Ended, GatewayFiles, GatewayHandle, LabelledResource,
-    Listeners, Network, Sandbox, SandboxFiles, Stats, Step,
+    Abilities, Backend, BackendError, ContentFiles, CreatedSandbox, Ended, Gateway, GatewayContent,
+    GatewayHandle, LabelledResource, Listeners, Network, Sandbox, SandboxContent, Stats, Step,
 };
+use crate::connector::Connector;
+use crate::control::ControlClient;
 use crate::environment::Environment;
 use crate::plan::{Plan, Ports, RunId};
-use crate::resource::Resource;
+use crate::resource::{Resource, RunResources};
 use groups::{Group, Groups};
 use launcher::{Launcher, LauncherWriter};
 use processes::Role;
@@ -89,6 +91,11 @@ impl Namespaces {
         let (runs, planted) = (Mutex::default(), Mutex::default());
         let runtime = environment.runtime();
         Ok(Self { launcher, groups: Groups::here(), runtime, runs, planted })
+    }
+
+    /// Files of a run that its processes mount.
+    fn local(&self, run: &RunId) -> LocalFiles {
+        LocalFiles::of(run, &self.runtime)
     }
 
     /// Starts a launcher and lets it make the ground of `plan`.
@@ -156,37 +163,51 @@ impl Backend for Namespaces {
         true
     }
 
-    fn resources(&self, plan: &Plan) -> Vec<Resource> {
-        let names = Names::of(&plan.run);
-        let gateway = plan.network.as_ref().map(|_| Resource::Container(names.gateway));
-        gateway.into_iter().chain([Resource::Container(names.sandbox)]).collect()
+    fn resources(&self, plan: &Plan) -> RunResources {
+        RunResources { others: Vec::new(), ..Names::of(&plan.run).resources(plan) }
     }
 
-    async fn connect(&self, plan: &Plan, _: &GatewayFiles) -> Result<Network, BackendError> {
+    async fn make_network(&self, plan: &Plan) -> Result<Network, BackendError> {
         let begun = self.begin(plan, Step::MakeNetwork).await?;
         let name = Names::of(&plan.run).sandbox;
         self.runs.lock().await.insert(name.clone(), begun);
         Ok(Network { name, gateway: GATEWAY, sandbox: GATEWAY, listeners: Listeners::Inherited })
     }
 
+    async fn create_gateway(
+        &self,
+        plan: &Plan,
+        content: &GatewayContent,
+    ) -> Result<Gateway, BackendError> {
+        self.local(&plan.run).make_gateway_folders(content).map_err(unwritten)?;
+        Ok(Gateway { name: Names::of(&plan.run).gateway, content: content.clone() })
+    }
+
     async fn start_gateway(
         &self,
         plan: &Plan,
+        gateway: Gateway,
         network: &Network,
-        files: &GatewayFiles,
+        settings: &ContentFiles,
     ) -> Result<GatewayHandle, BackendError> {
+        self.local(&plan.run).write_settings(settings).map_err(unwritten)?;
         let sockets = self.planted.lock().await.remove(&network.name).unwrap_or_default();
         let listener_specs = plan.network.as_ref().map(|network| listener_specs(&network.ports));
         let names = listener_specs.unwrap_or_default().into_iter().map(|listener| listener.name);
-        gateway::begin((&self.launcher, &self.runtime), plan, files, names.collect(), sockets).await
+        let at = (&*self.launcher, &*self.runtime);
+        gateway::begin(at, plan, &gateway.content, names.collect(), sockets).await
     }
 
-    async fn create(
+    fn control(&self, run: &RunId) -> Connector {
+        self.local(run).control()
+    }
+
+    async fn create_sandbox(
         &self,
         plan: &Plan,
-        inside: &SandboxFiles,
+        content: &SandboxContent,
         network: Option<&Network>,
-    ) -> Result<Sandbox, BackendError> {
+    ) -> Result<CreatedSandbox, BackendError> {
         let failed = |err: io::Error| broken(Step::Create, err);
         if !self.has_image(&plan.image).await {
             let why = format!(
@@ -205,13 +226,22 @@ impl Backend for Namespaces {
         let Run::Begun { launcher } = begun else {
             return Err(failed(io::Error::other("there is one already")));
         };
-        let order = layout::order(plan, inside, network, &self.groups);
+        let local = self.local(&plan.run);
+        if plan.network.is_some() {
+            local.make_empty_trust_kit().map_err(unwritten)?;
+        }
+        let link = local.listen().map_err(unwritten)?;
+        let order = layout::order(plan, content, &local, network, &self.groups);
         launcher.voice.say(&order).await.map_err(failed)?;
         self.runs.lock().await.insert(name.clone(), Run::Made { launcher });
-        Ok(Sandbox { name })
+        Ok(CreatedSandbox { sandbox: Sandbox { name }, link })
     }
 
-    async fn start(&self, sandbox: &Sandbox) -> Result<(), BackendError> {
+    async fn write_trust_kit(&self, run: &RunId, kit: &ContentFiles) -> Result<(), BackendError> {
+        self.local(run).write_trust_kit(kit).map_err(unwritten)
+    }
+
+    async fn start_sandbox(&self, sandbox: &Sandbox) -> Result<(), BackendError> {
         let failed = |err: io::Error| broken(Step::Start, err);
         let made = self.runs.lock().await.remove(&sandbox.name);
         let Some(Run::Made { mut launcher }) = made else {
@@ -269,8 +299,7 @@ impl Backend for Namespaces {
         };
         let mut stats = stats::stats(&self.groups, run, launcher);
         // The sandbox has no interface of its own: its gateway counts.
-        let folder = self.runtime.join(run.as_str());
-        let gateway = Client::new(folder.join("control/control.sock"));
+        let gateway = ControlClient::new(self.control(run));
         if let Ok(status) = gateway.status().await {
             (stats.sent, stats.received) = (status.counts.uploaded, status.counts.downloaded);
         }
@@ -364,6 +393,10 @@ fn unexpected(step: Step, said: Option<(LauncherMessage, Vec<OwnedFd>)>) -> Back
         None => "the launcher is gone".to_owned(),
     };
     broken(step, anyhow::anyhow!(why))
+}
+
+fn unwritten(err: io::Error) -> BackendError {
+    broken(Step::WriteContent, err)
 }
 
 fn broken(step: Step, why: impl Into<anyhow::Error>) -> BackendError {

@@ -8,8 +8,7 @@ use super::network::{EGRESS, ensure_egress};
 use super::{OUR_OWN, Podman};
 use crate::backend::engine::container_env::Bind;
 use crate::backend::engine::containers;
-use crate::backend::engine::labels::Names;
-use crate::backend::{BackendError, Enforcement, GatewayFiles, GatewayHandle, Network, Step};
+use crate::backend::{BackendError, Enforcement, Gateway, GatewayHandle, Network, Step};
 use crate::image;
 use crate::plan::Plan;
 
@@ -17,24 +16,24 @@ use crate::plan::Plan;
 pub(super) async fn start(
     podman: &Podman,
     plan: &Plan,
+    gateway: &Gateway,
     network: &Network,
-    files: &GatewayFiles,
 ) -> Result<GatewayHandle, BackendError> {
-    let image = image::gateway::ensure(&podman.engine.api, &files.program, OUR_OWN)
+    let image = image::gateway::ensure(&podman.engine.api, &gateway.content.program, OUR_OWN)
         .await
         .map_err(|err| podman.broken(Step::BuildImage, err))?;
     ensure_egress(podman).await?;
-    let names = Names::of(&plan.run);
-    let hosts = files.settings.with_file_name("gateway-hosts");
+    let local = podman.engine.local(&plan.run);
+    let hosts = local.path("gateway-hosts");
     write(podman, &hosts, "127.0.0.1\tlocalhost\n")?;
-    let profile = files.settings.with_file_name("gateway-seccomp.json");
+    let profile = local.path("gateway-seccomp.json");
     write(podman, &profile, &seccomp::gateway_profile())?;
 
-    let mut wanted = container(podman, plan, network, files, &names);
+    let mut wanted = container(podman, plan, gateway, network);
     let mounts = [
-        mount(&files.settings, "/settings", true),
-        mount(&files.control, "/control", false),
-        mount(&files.audit, "/audit", false),
+        mount(&local.settings(), "/settings", true),
+        mount(&local.control_folder(), "/control", false),
+        mount(&gateway.content.audit, "/audit", false),
         mount(&hosts, "/etc/hosts", true),
     ];
     set(
@@ -50,17 +49,11 @@ pub(super) async fn start(
         .post("/containers/create", &wanted)
         .await
         .map_err(|err| podman.broken(Step::StartGateway, err))?;
-    containers::start_gateway(&podman.engine, plan, &names.gateway).await
+    containers::start_gateway(&podman.engine, plan, &gateway.name).await
 }
 
-fn container(
-    podman: &Podman,
-    plan: &Plan,
-    network: &Network,
-    files: &GatewayFiles,
-    names: &Names,
-) -> Value {
-    let mut wanted = closed(podman, &names.gateway, &plan.run, files.user);
+fn container(podman: &Podman, plan: &Plan, gateway: &Gateway, network: &Network) -> Value {
+    let mut wanted = closed(podman, &gateway.name, &plan.run, gateway.content.user);
     let files_open = plan.limits.open_files;
     let mut words = vec!["--config".to_owned(), "/settings/gateway.yaml".to_owned()];
     words.extend(plan.gateway_life());

@@ -28,13 +28,15 @@ use tokio::task;
 use super::engine::labels::Names;
 use super::engine::{self, Engine, containers, sweep};
 use super::{
-    Abilities, Backend, BackendError, Ended, Enforcement, GatewayFiles, GatewayHandle,
-    LabelledResource, Network, Provenance, Sandbox, SandboxFiles, Stats, Step,
+    Abilities, Backend, BackendError, ContentFiles, CreatedSandbox, Ended, Enforcement, Gateway,
+    GatewayContent, GatewayHandle, LabelledResource, Network, Provenance, Sandbox, SandboxContent,
+    Stats, Step,
 };
+use crate::connector::Connector;
 use crate::environment::Environment;
 use crate::image::agent;
 use crate::plan::{Plan, RunId};
-use crate::resource::Resource;
+use crate::resource::{Resource, RunResources};
 use about::About;
 use libpod::Libpod;
 use service::Service;
@@ -153,39 +155,62 @@ impl Backend for Podman {
         Some(engine::max_concurrent_starts())
     }
 
-    fn resources(&self, plan: &Plan) -> Vec<Resource> {
+    fn resources(&self, plan: &Plan) -> RunResources {
         let mut made = Names::of(&plan.run).resources(plan);
         // An overlay is part of its container here.
-        made.retain(|resource| !matches!(resource, Resource::Volume(_)));
+        made.others.retain(|resource| !matches!(resource, Resource::Volume(_)));
         made
     }
 
-    async fn connect(&self, plan: &Plan, _: &GatewayFiles) -> Result<Network, BackendError> {
+    async fn make_network(&self, plan: &Plan) -> Result<Network, BackendError> {
         network::make(self, &plan.run).await
+    }
+
+    async fn create_gateway(
+        &self,
+        plan: &Plan,
+        content: &GatewayContent,
+    ) -> Result<Gateway, BackendError> {
+        let made = self.engine.local(&plan.run).make_gateway_folders(content);
+        made.map_err(self.engine.unwritten())?;
+        Ok(Gateway { name: Names::of(&plan.run).gateway, content: content.clone() })
     }
 
     async fn start_gateway(
         &self,
         plan: &Plan,
+        gateway: Gateway,
         network: &Network,
-        files: &GatewayFiles,
+        settings: &ContentFiles,
     ) -> Result<GatewayHandle, BackendError> {
-        gateway::start(self, plan, network, files).await
+        let written = self.engine.local(&plan.run).write_settings(settings);
+        written.map_err(self.engine.unwritten())?;
+        gateway::start(self, plan, &gateway, network).await
     }
 
-    async fn create(
+    fn control(&self, run: &RunId) -> Connector {
+        self.engine.local(run).control()
+    }
+
+    async fn create_sandbox(
         &self,
         plan: &Plan,
-        inside: &SandboxFiles,
+        content: &SandboxContent,
         network: Option<&Network>,
-    ) -> Result<Sandbox, BackendError> {
-        sandbox::create(self, plan, inside, network).await
+    ) -> Result<CreatedSandbox, BackendError> {
+        let link = containers::expect_link(&self.engine, plan)?;
+        let sandbox = sandbox::create(self, plan, content, network).await?;
+        Ok(CreatedSandbox { sandbox, link })
     }
 
-    async fn start(&self, sandbox: &Sandbox) -> Result<(), BackendError> {
+    async fn start_sandbox(&self, sandbox: &Sandbox) -> Result<(), BackendError> {
         containers::start(&self.engine, sandbox).await?;
         // Nothing runs in there yet but our own first process.
         pools::bound(self, sandbox).await
+    }
+
+    async fn write_trust_kit(&self, run: &RunId, kit: &ContentFiles) -> Result<(), BackendError> {
+        self.engine.local(run).write_trust_kit(kit).map_err(self.engine.unwritten())
     }
 
     async fn kill(&self, sandbox: &Sandbox) -> Result<(), BackendError> {

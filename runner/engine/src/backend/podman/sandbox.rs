@@ -16,7 +16,7 @@ use super::{Podman, WORK};
 use crate::backend::engine::container_env::{Bind, INIT, MASKED, SHARED_MEMORY, binds, init_args};
 use crate::backend::engine::labels::Names;
 use crate::backend::{
-    BackendError, Enforcement, Network, Sandbox, SandboxFiles, Step, WorkspaceMount,
+    BackendError, Enforcement, Network, Sandbox, SandboxContent, Step, WorkspaceMount,
 };
 use crate::plan::{Plan, TmpfsPlan, UserIds, files_in};
 
@@ -24,19 +24,19 @@ use crate::plan::{Plan, TmpfsPlan, UserIds, files_in};
 pub(super) async fn create(
     podman: &Podman,
     plan: &Plan,
-    inside: &SandboxFiles,
+    inside: &SandboxContent,
     network: Option<&Network>,
 ) -> Result<Sandbox, BackendError> {
     let names = Names::of(&plan.run);
-    let beside = |name: &str| inside.socket.with_file_name(name);
+    let local = podman.engine.local(&plan.run);
     let (profile, hosts, resolver) =
-        (beside("seccomp.json"), beside("hosts"), beside("resolv.conf"));
+        (local.path("seccomp.json"), local.path("hosts"), local.path("resolv.conf"));
     write(podman, &profile, &seccomp::profile())?;
     write(podman, &hosts, &known_hosts(plan, network))?;
     write(podman, &resolver, &name_servers(network))?;
 
     let mut wanted = container(podman, plan, network, &names);
-    let mut mounts: Vec<Value> = binds(plan, inside).iter().map(bind).collect();
+    let mut mounts: Vec<Value> = binds(plan, inside, &local).iter().map(bind).collect();
     for (source, target) in [(hosts, "/etc/hosts"), (resolver, "/etc/resolv.conf")] {
         mounts.push(bind(&Bind { source, target: target.to_owned(), read_only: true }));
     }

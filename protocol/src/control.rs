@@ -1,6 +1,5 @@
-//! What is said on the control socket, in types that both ends share.
+//! What a gateway answers on its control socket.
 
-use policies::Problem;
 use serde::{Deserialize, Serialize};
 
 /// How a gateway stands.
@@ -76,9 +75,9 @@ pub struct Holds {
     pub holds: Vec<serde_json::Value>,
 }
 
-/// One thing that is wrong with a policy.
+/// One thing that is wrong with a policy that was to be loaded.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct WrittenProblem {
+pub struct PolicyProblem {
     pub source: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub line: Option<usize>,
@@ -91,30 +90,11 @@ pub struct WrittenProblem {
     pub text: String,
 }
 
-impl WrittenProblem {
-    pub(super) fn whole(message: String) -> Self {
-        Self { text: message.clone(), message, ..Self::default() }
-    }
-}
-
-impl From<&Problem> for WrittenProblem {
-    fn from(problem: &Problem) -> Self {
-        Self {
-            source: problem.source.to_string(),
-            line: problem.at.map(|at| at.line),
-            column: problem.at.map(|at| at.column),
-            path: problem.path.clone(),
-            message: problem.message.clone(),
-            text: problem.to_string(),
-        }
-    }
-}
-
 /// What is sent when an action was not carried out.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(super) struct RefusedAction {
-    pub(super) code: String,
-    pub(super) detail: String,
+pub struct RefusedAction {
+    pub code: String,
+    pub detail: String,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub(super) problems: Vec<WrittenProblem>,
+    pub problems: Vec<PolicyProblem>,
 }
