@@ -85,8 +85,11 @@ impl LocalFiles {
     }
 
     /// The trust kit's files, empty: a sandbox can be made while the certificate
-    /// that goes into them is not there yet.
-    pub(super) fn make_empty_trust_kit(&self) -> io::Result<()> {
+    /// that goes into them is not there yet. What is there stays as it is.
+    pub(super) fn make_trust_kit(&self) -> io::Result<()> {
+        if self.trust().exists() {
+            return Ok(());
+        }
         make_folder(&self.trust(), 0o755)?;
         [TrustKit::BUNDLE, TrustKit::CA, TrustKit::TRUSTSTORE]
             .iter()
@@ -95,6 +98,7 @@ impl LocalFiles {
 
     /// Into the same files: what a sandbox has mounted is not their name.
     pub(super) fn write_trust_kit(&self, kit: &ContentFiles) -> io::Result<()> {
+        self.make_trust_kit()?;
         kit.iter().try_for_each(|(name, bytes)| fs::write(self.trust().join(name), bytes))
     }
 }

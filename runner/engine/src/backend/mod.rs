@@ -330,8 +330,8 @@ pub enum Step {
     MakeNetwork,
     #[error("make the workspace's volume")]
     MakeVolume,
-    #[error("write what it is made of")]
-    WriteContent,
+    #[error("write the files of the run")]
+    WriteFiles,
     #[error("measure the sandbox")]
     Measure,
     #[error("remove what was made")]

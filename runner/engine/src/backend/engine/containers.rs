@@ -31,7 +31,7 @@ pub(in crate::backend) fn expect_link(
     let local = engine.local(&plan.run);
     let make = || {
         if plan.network.is_some() {
-            local.make_empty_trust_kit()?;
+            local.make_trust_kit()?;
         }
         local.listen()
     };

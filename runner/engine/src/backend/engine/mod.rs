@@ -40,7 +40,7 @@ impl Engine {
     /// What could not be written there.
     pub(super) fn unwritten(&self) -> impl FnOnce(io::Error) -> BackendError + use<> {
         let backend = self.name;
-        move |err| BackendError { backend, step: Step::WriteContent, source: err.into() }
+        move |err| BackendError { backend, step: Step::WriteFiles, source: err.into() }
     }
 
     /// An error of the engine's, and what it kept us from.

@@ -228,7 +228,7 @@ impl Backend for Namespaces {
         };
         let local = self.local(&plan.run);
         if plan.network.is_some() {
-            local.make_empty_trust_kit().map_err(unwritten)?;
+            local.make_trust_kit().map_err(unwritten)?;
         }
         let link = local.listen().map_err(unwritten)?;
         let order = layout::order(plan, content, &local, network, &self.groups);
@@ -396,7 +396,7 @@ fn unexpected(step: Step, said: Option<(LauncherMessage, Vec<OwnedFd>)>) -> Back
 }
 
 fn unwritten(err: io::Error) -> BackendError {
-    broken(Step::WriteContent, err)
+    broken(Step::WriteFiles, err)
 }
 
 fn broken(step: Step, why: impl Into<anyhow::Error>) -> BackendError {
