@@ -13,9 +13,10 @@ use policies::{Decision, Mode, NotDoneYet, PolicyQuestion, Reach};
 
 use crate::connection::{BlanketRefusal, ConnectionContext};
 use crate::gateway::LoadedPolicy;
+use crate::http_version::HttpVersion;
 use crate::record::RequestRecord;
 use crate::refuse::{Denial, Refusal, Reply};
-use crate::request::{RawRequest, Request, Version};
+use crate::request::{RawRequest, Request};
 
 /// Proof that policy allowed this request. Made only in this file.
 ///
@@ -76,7 +77,7 @@ impl ConnectionContext {
     pub(crate) fn record_unread(&self, refusal: &Refusal) {
         // Without a log it cannot be recorded, and nothing was relayed.
         if let Ok(mut record) = self.begin() {
-            record.unread(Version::Http2);
+            record.unread(HttpVersion::Http2);
             record.broken(refusal);
         }
     }

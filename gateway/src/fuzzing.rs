@@ -7,7 +7,9 @@
 
 pub use crate::dns::fuzzing::dns_question;
 pub use crate::frames::fuzzing::http2_frames;
-pub use crate::http1::fuzzing::{http1_chunked_body, http1_request_head, http1_response_head};
+pub use crate::http1_codec::fuzzing::{
+    http1_chunked_body, http1_request_head, http1_response_head,
+};
 pub use crate::opening::fuzzing::{client_hello, socks5_opening};
 pub use crate::websocket::fuzzing::websocket_frames;
 
@@ -25,14 +27,6 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("socks5_opening", socks5_opening),
     ("websocket_frames", websocket_frames),
 ];
-
-/// Splits the first byte off: it says in pieces of which size the rest arrives.
-pub(crate) fn piece_size(input: &[u8]) -> (usize, &[u8]) {
-    match input.split_first() {
-        Some((size, rest)) => (usize::from(*size).max(1), rest),
-        None => (1, input),
-    }
-}
 
 #[cfg(test)]
 #[path = "../../fuzz/replay.rs"]

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use crate::dial::Dialer;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
-use crate::workers::{PerWorker, WorkerCount};
+use crate::per_worker::{PerWorker, WorkerCount};
 
 /// The way out of one sandbox.
 #[derive(Debug)]

@@ -12,11 +12,16 @@ mod dial;
 mod dns;
 mod frames;
 #[cfg(any(test, feature = "fuzzing"))]
+mod fuzz_input;
+#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod gateway;
 mod http1;
+mod http1_codec;
 mod http2;
+mod http_version;
+mod inbox;
 mod inspect;
 mod lifecycle;
 mod limits;
@@ -24,6 +29,7 @@ mod listen;
 mod metrics;
 mod open_files;
 mod opening;
+mod per_worker;
 mod phase;
 mod policy_file;
 mod read_ahead;

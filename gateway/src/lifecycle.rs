@@ -44,14 +44,15 @@ use crate::admit::{Admitted, admit};
 use crate::authorize::Authorized;
 use crate::connection::{BlanketRefusal, ConnectionContext};
 use crate::gateway::Gateway;
-use crate::http1::head::RequestHead;
 use crate::http1::{
     self, ClientIo, Destinations, ExchangeBuffers, ExchangeEnd, ExchangeError, OutgoingRequest,
 };
+use crate::http1_codec::head::RequestHead;
 use crate::http2::{
     self, ClientSide, ClientStream, IncomingStream, OutgoingStream, StreamError, StreamFailure,
     UpstreamLearned,
 };
+use crate::inbox::Inbox;
 use crate::inspect::Meter;
 use crate::listen::Accepted;
 use crate::opening::reply::{confirm, refuse_as_http, refuse_as_tls};
@@ -62,7 +63,7 @@ use crate::opening::{
 use crate::read_ahead::ReadAhead;
 use crate::record::{ConnectionRecord, RequestRecord};
 use crate::refuse::{Refusal, Reply};
-use crate::relay::{ExchangeDeadlines, Inbox, Tunnel};
+use crate::relay::{ExchangeDeadlines, Tunnel};
 use crate::request::is_grpc;
 use crate::terminate::{Protocol, Terminated, check_name, protocols, terminate};
 

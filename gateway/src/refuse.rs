@@ -21,7 +21,7 @@ use audit::{Name, Outcome, Unavailable};
 use policies::{AuthorityError, HostError, MethodError, PathError, PathFault};
 
 use crate::dial::DialError;
-use crate::http1::head::HeadFault;
+use crate::http1_codec::head::HeadFault;
 use crate::limits::{Limit, LimitReached};
 use crate::websocket::WebSocketFault;
 

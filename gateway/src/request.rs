@@ -15,29 +15,11 @@ use policies::{
     RequestPath, Scheme, SentRequest, Target, check_fields,
 };
 
+use crate::http_version::HttpVersion;
 use crate::refuse::Refusal;
 
 /// A request's headers, shared by tasks.
 pub(crate) type RequestHeaders = dyn Headers + Sync;
-
-/// The HTTP version a request was sent in.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Version {
-    Http10,
-    Http11,
-    Http2,
-}
-
-impl Version {
-    /// As records spell it.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Http10 => "1.0",
-            Self::Http11 => "1.1",
-            Self::Http2 => "2",
-        }
-    }
-}
 
 /// A request as it was sent, head only.
 #[derive(Clone, Copy)]
@@ -49,7 +31,7 @@ pub(crate) struct RawRequest<'h> {
     pub(crate) authority: Option<&'h [u8]>,
     /// The headers that will be sent, and `Host`.
     pub(crate) headers: &'h RequestHeaders,
-    pub(crate) version: Version,
+    pub(crate) version: HttpVersion,
     /// It asks to become a WebSocket. HTTP/2's extended CONNECT is given as
     /// `GET`, which is what the same request is in HTTP/1.1: one rule fits both.
     pub(crate) websocket: bool,
@@ -66,7 +48,7 @@ pub(crate) struct Request<'h> {
     pub(crate) query: Option<Query>,
     pub(crate) websocket: bool,
     pub(crate) grpc: bool,
-    pub(crate) version: Version,
+    pub(crate) version: HttpVersion,
     pub(crate) headers: &'h RequestHeaders,
 }
 
@@ -176,7 +158,7 @@ fn check_authority(
     }
     let host = only_host(raw.headers)?;
     let pseudo = raw.authority.map(Authority::parse_bytes).transpose()?;
-    if host.is_none() && pseudo.is_none() && raw.version != Version::Http10 {
+    if host.is_none() && pseudo.is_none() && raw.version != HttpVersion::Http10 {
         return Err(Refusal::Malformed("there is no Host header".to_owned()));
     }
     let host = host.map(|host| host.destination(to.port));

@@ -5,7 +5,7 @@ use policies::{Destination, HostName, Scheme};
 
 use super::*;
 use crate::admit::admit;
-use crate::http1::fields::Fields;
+use crate::http1_codec::fields::Fields;
 use crate::record::ConnectionRecord;
 use crate::testing::Stage;
 
@@ -36,7 +36,7 @@ async fn ask(context: &ConnectionContext, method: &str, path: &str) {
         target: path.as_bytes(),
         authority: None,
         headers: &headers,
-        version: Version::Http11,
+        version: HttpVersion::Http11,
         websocket: false,
     };
     let Ok(authorized) = context.authorize(asked).await else { panic!("{method} {path}") };

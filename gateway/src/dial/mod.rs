@@ -47,7 +47,7 @@ use tokio::time;
 
 use crate::admit::HostPermit;
 use crate::authorize::RequestPermit;
-use crate::workers::PerWorker;
+use crate::per_worker::PerWorker;
 use capabilities::UpstreamCapabilities;
 pub(crate) use error::DialError;
 pub(crate) use facts::UpstreamFacts;

@@ -24,7 +24,7 @@ use super::distrust::{Distrust, Incompatibility};
 use super::resolve::{ResolveError, Resolver, ResolverFuture};
 use super::upstream_proxy::ProxyError;
 use super::{DialError, Dialer, Pin, UpstreamSettings};
-use crate::http1::head::HeadFault;
+use crate::http1_codec::head::HeadFault;
 
 /// A resolver that answers from a script and remembers every question.
 ///

@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 
 use super::resolve::ResolveError;
 use super::settings::{Credentials, UpstreamProxy};
-use crate::http1::head::{HeadFault, HeadSearch, ResponseHead};
+use crate::http1_codec::head::{HeadFault, HeadSearch, ResponseHead};
 
 /// Why the operator's proxy led nowhere.
 #[derive(Debug, thiserror::Error)]

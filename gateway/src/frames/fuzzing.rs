@@ -1,7 +1,7 @@
 //! Any bytes as the frames of an HTTP/2 connection.
 
 use super::reader::{FrameReader, Http2Frame};
-use crate::fuzzing::piece_size;
+use crate::fuzz_input::piece_size;
 
 /// The frames are the same whole or in pieces, and they are those of a plain
 /// reading of RFC 9113. The second byte says how many bytes precede the first.

@@ -9,16 +9,18 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::authorize::RequestPermit;
 use crate::connection::ConnectionContext;
 use crate::dial::Http1Upstream;
+use crate::http_version::HttpVersion;
 use crate::http1::exchange_io::{ExchangeIo, SendState};
 use crate::http1::forward::{self, ConnectionOption};
-use crate::http1::framing::{self, Framing};
-use crate::http1::head::{HeadSearch, RequestHead, ResponseHead};
 use crate::http1::upgrade;
+use crate::http1_codec::framing::{self, Framing};
+use crate::http1_codec::head::{HeadSearch, RequestHead, ResponseHead};
+use crate::inbox::Inbox;
 use crate::inspect::ReservedBytes;
 use crate::record::RequestRecord;
 use crate::refuse::{Refusal, Reply};
-use crate::relay::{BodyPump, ExchangeDeadlines, Inbox};
-use crate::request::{Request, Version};
+use crate::relay::{BodyPump, ExchangeDeadlines};
+use crate::request::Request;
 use crate::websocket::WebSocketOffer;
 
 /// The client's side of a connection.
@@ -213,7 +215,7 @@ impl<'a> OutgoingRequest<'a> {
         (buffers.up, buffers.down) = (io.up.out, io.down.out);
         // Chunks would show that some are missing, but an old client has none.
         let delimited = matches!(answer, Framing::Empty | Framing::Length(_));
-        let undelimited = !delimited && self.head.version == Version::Http10;
+        let undelimited = !delimited && self.head.version == HttpVersion::Http10;
         relayed.map_err(|refusal| match undelimited {
             true => ExchangeError::MidUndelimited(refusal),
             false => ExchangeError::MidAnswer(refusal),
@@ -248,8 +250,8 @@ impl<'a> OutgoingRequest<'a> {
             if !matches!(response.status, 100 | 102..200) {
                 return Ok(());
             }
-            if self.head.version != Version::Http10 {
-                let keep = ConnectionOption::KeepAlive(Version::Http11);
+            if self.head.version != HttpVersion::Http10 {
+                let keep = ConnectionOption::KeepAlive(HttpVersion::Http11);
                 forward::response(response, false, keep, &mut io.down.out);
                 io.record.open();
             }
@@ -268,7 +270,7 @@ impl<'a> OutgoingRequest<'a> {
         let ResponseHead { fields, version, status, .. } = response;
         let answer = framing::of_response(fields, *version, *status, bodiless)
             .map_err(|fault| malformed(&fault))?;
-        let old = self.head.version == Version::Http10;
+        let old = self.head.version == HttpVersion::Http10;
         let delimited = matches!(answer, Framing::Empty | Framing::Length(_));
         let stays = forward::client_stays(self.head)
             && (delimited || !old)

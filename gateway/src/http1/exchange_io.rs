@@ -10,14 +10,15 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::dial::UpstreamStream;
-use crate::http1::fields::Fields;
-use crate::http1::head::HeadSearch;
+use crate::http1_codec::fields::Fields;
+use crate::http1_codec::head::HeadSearch;
+use crate::inbox::{HeadError, Inbox};
 use crate::inspect::Meter;
+use crate::per_worker::yield_to_others;
 use crate::record::RequestRecord;
 use crate::refuse::Refusal;
-use crate::relay::{BodyPump, HeadError, Inbox, InspectBody, PumpError};
+use crate::relay::{BodyPump, InspectBody, PumpError};
 use crate::trailers;
-use crate::workers;
 
 /// The two sides of one exchange.
 pub(crate) struct ExchangeIo<'a, C> {
@@ -121,7 +122,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> ExchangeIo<'_, C> {
             if !was_opened && self.record.others_under_way() {
                 // Answers that came at the same time are recorded with one write,
                 // by the first of us that goes on.
-                workers::yield_to_others(cx);
+                yield_to_others(cx);
                 return Poll::Pending;
             }
         }

@@ -10,11 +10,12 @@ use std::io::Write as _;
 
 use policies::misspelt_control_field;
 
-use crate::http1::fields::{Fields, KnownField, tokens};
-use crate::http1::framing::Framing;
-use crate::http1::head::{RequestHead, ResponseHead};
+use crate::http_version::HttpVersion;
+use crate::http1_codec::fields::{Fields, KnownField, tokens};
+use crate::http1_codec::framing::Framing;
+use crate::http1_codec::head::{RequestHead, ResponseHead};
 use crate::refuse::HttpReply;
-use crate::request::{Request, Version};
+use crate::request::Request;
 
 /// Writes the head of a request for the upstream.
 pub(crate) fn request(
@@ -71,7 +72,7 @@ pub(crate) fn request(
 pub(crate) enum ConnectionOption {
     Close,
     /// Said aloud only to HTTP/1.0, where it is not the default.
-    KeepAlive(Version),
+    KeepAlive(HttpVersion),
     /// It is not HTTP any more.
     Upgrade,
 }
@@ -149,20 +150,20 @@ pub(crate) fn client_stays(head: &RequestHead) -> bool {
     stays(&head.fields, head.version)
 }
 
-fn stays(fields: &Fields, version: Version) -> bool {
+fn stays(fields: &Fields, version: HttpVersion) -> bool {
     match version {
-        Version::Http10 => fields.connection_lists(b"keep-alive"),
-        Version::Http11 | Version::Http2 => !fields.connection_lists(b"close"),
+        HttpVersion::Http10 => fields.connection_lists(b"keep-alive"),
+        HttpVersion::Http11 | HttpVersion::Http2 => !fields.connection_lists(b"close"),
     }
 }
 
 fn write_option(option: ConnectionOption, out: &mut Vec<u8>) {
     match option {
         ConnectionOption::Close => out.extend_from_slice(b"Connection: close\r\n"),
-        ConnectionOption::KeepAlive(Version::Http10) => {
+        ConnectionOption::KeepAlive(HttpVersion::Http10) => {
             out.extend_from_slice(b"Connection: keep-alive\r\n");
         }
-        ConnectionOption::KeepAlive(Version::Http11 | Version::Http2)
+        ConnectionOption::KeepAlive(HttpVersion::Http11 | HttpVersion::Http2)
         | ConnectionOption::Upgrade => {}
     }
 }

@@ -12,17 +12,19 @@ use tokio::time;
 
 use crate::connection::ConnectionContext;
 use crate::gateway::Gateway;
+use crate::http_version::HttpVersion;
 use crate::http1::destinations::Destinations;
 use crate::http1::exchange::{ClientIo, ExchangeBuffers, ExchangeEnd};
-use crate::http1::fields::KnownField;
 use crate::http1::forward::{self, ConnectionOption};
-use crate::http1::framing::{self, Framing};
-use crate::http1::head::{HeadSearch, RequestHead};
+use crate::http1_codec::fields::KnownField;
+use crate::http1_codec::framing::{self, Framing};
+use crate::http1_codec::head::{HeadSearch, RequestHead};
+use crate::inbox::{HeadError, Inbox};
 use crate::lifecycle::answer_http1;
 use crate::limits::Limits;
 use crate::refuse::{Refusal, Reply};
-use crate::relay::{ExchangeDeadlines, HeadError, Inbox, Waited};
-use crate::request::{RawRequest, Version};
+use crate::relay::{ExchangeDeadlines, Waited};
+use crate::request::RawRequest;
 
 /// Serves requests until one side has had enough. `inbox` holds what was read
 /// while the connection was opened.
@@ -229,13 +231,13 @@ struct RefusalFraming {
     bodiless: bool,
     /// Whether the connection can go on: nothing of a body is in the way.
     keep_alive: bool,
-    version: Version,
+    version: HttpVersion,
 }
 
 impl RefusalFraming {
     fn of(head: Option<&RequestHead>) -> Self {
         let Some(head) = head else {
-            let version = Version::Http11;
+            let version = HttpVersion::Http11;
             return Self { grpc: false, bodiless: false, keep_alive: false, version };
         };
         let empty = framing::of_request(&head.fields, head.version) == Ok(Framing::Empty);
@@ -318,7 +320,7 @@ fn asks_for_websocket(head: &RequestHead) -> bool {
     let websocket = upgrades.next().is_some_and(|to| to.eq_ignore_ascii_case(b"websocket"));
     websocket
         && upgrades.next().is_none()
-        && head.version == Version::Http11
+        && head.version == HttpVersion::Http11
         && head.method() == b"GET"
         && head.fields.connection_lists(b"upgrade")
 }

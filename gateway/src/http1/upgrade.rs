@@ -9,16 +9,17 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::time;
 
 use crate::dial::Http1Upstream;
+use crate::http_version::HttpVersion;
 use crate::http1::exchange::{
     ClientIo, ExchangeBuffers, ExchangeEnd, ExchangeError, OutgoingRequest,
 };
 use crate::http1::exchange_io::ExchangeIo;
 use crate::http1::forward::{self, ConnectionOption};
-use crate::http1::head::{RequestHead, ResponseHead};
+use crate::http1_codec::head::{RequestHead, ResponseHead};
 use crate::record::RequestRecord;
 use crate::refuse::Refusal;
 use crate::relay::{ExchangeDeadlines, Tunnel};
-use crate::request::{Request, Version};
+use crate::request::Request;
 use crate::websocket::{
     AgreedExtensions, FrameCheckedIo, FrameCheckers, PROTOCOL_ERROR_CLOSE, WebSocketOffer,
 };
@@ -46,7 +47,7 @@ impl OutgoingRequest<'_> {
         let Some(offer) = &self.websocket else {
             return malformed("it changes to a protocol nobody asked for".to_owned());
         };
-        if response.version != Version::Http11 {
+        if response.version != HttpVersion::Http11 {
             return malformed("it changes protocols in HTTP/1.0, which cannot".to_owned());
         }
         match offer.check(&response.fields) {

@@ -11,9 +11,10 @@ use http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use http::{HeaderMap, Method, Request as HttpRequest, Response};
 use policies::{Destination, Headers, is_gateway_field, misspelt_control_field};
 
+use crate::http_version::HttpVersion;
 use crate::limits::Limits;
 use crate::refuse::Refusal;
-use crate::request::{RawRequest, Request, Version};
+use crate::request::{RawRequest, Request};
 
 /// The destination as every request to it names it in `:authority`.
 pub(crate) struct UpstreamAuthority {
@@ -109,7 +110,7 @@ impl StreamHead {
             target: parts.uri.path_and_query().map_or(b"", |target| target.as_str().as_bytes()),
             authority: parts.uri.authority().map(|authority| authority.as_str().as_bytes()),
             headers: self,
-            version: Version::Http2,
+            version: HttpVersion::Http2,
             websocket,
         }
     }

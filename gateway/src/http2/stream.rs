@@ -20,10 +20,11 @@ use crate::authorize::RequestPermit;
 use crate::connection::ConnectionContext;
 use crate::dial::{DialError, Http2Upstream, Permit};
 use crate::gateway::GatewaySignals;
+use crate::http_version::HttpVersion;
 use crate::inspect::{Meter, ReservedBytes};
 use crate::record::RequestRecord;
 use crate::refuse::{Refusal, Reply};
-use crate::request::{Request, Version};
+use crate::request::Request;
 use crate::websocket::{PROTOCOL_ERROR_CLOSE, WebSocketOffer};
 
 /// A request that a client has sent, as the library gives it to us.
@@ -194,7 +195,7 @@ impl OutgoingStream<'_> {
         if !self.request.websocket {
             return Ok(None);
         }
-        let offer = WebSocketOffer::read(self.head, Version::Http2);
+        let offer = WebSocketOffer::read(self.head, HttpVersion::Http2);
         offer.map(Some).map_err(|fault| Refusal::Malformed(fault.to_string()))
     }
 

@@ -9,7 +9,7 @@ use std::io;
 use rustls::server::{Accepted, Acceptor};
 use tokio::io::AsyncRead;
 
-use crate::relay::Inbox;
+use crate::inbox::Inbox;
 
 /// A ClientHello.
 pub(crate) struct ClientHello {

@@ -13,8 +13,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::client_hello as hello;
 use super::socks;
-use crate::fuzzing::piece_size;
-use crate::relay::Inbox;
+use crate::fuzz_input::piece_size;
+use crate::inbox::Inbox;
 
 /// A ClientHello reads the same whole or in pieces, and all of it is kept.
 pub fn client_hello(input: &[u8]) {

@@ -22,9 +22,9 @@ use tokio::net::TcpStream;
 use tokio::time;
 
 use crate::gateway::Gateway;
+use crate::inbox::Inbox;
 use crate::listen::ListenerKind;
 use crate::refuse::Refusal;
-use crate::relay::Inbox;
 use client_hello::{ClientHello, HelloError};
 
 /// What a connection asks for, and the bytes it sent beyond that.

@@ -8,11 +8,12 @@ use tokio::net::TcpStream;
 
 use super::{OpenedBy, Opening, OpeningError, OpeningReply, TunnelOpening};
 use crate::gateway::Gateway;
-use crate::http1::framing::{self, Framing};
-use crate::http1::head::{HeadSearch, RequestHead};
-use crate::http1::{KnownField, take_head};
+use crate::http1::take_head;
+use crate::http1_codec::fields::KnownField;
+use crate::http1_codec::framing::{self, Framing};
+use crate::http1_codec::head::{HeadSearch, RequestHead};
+use crate::inbox::{HeadError, Inbox};
 use crate::refuse::Refusal;
-use crate::relay::{HeadError, Inbox};
 
 pub(super) async fn read(
     stream: &mut TcpStream,

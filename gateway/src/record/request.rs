@@ -13,9 +13,10 @@ use uuid::Uuid;
 use super::connection::ConnectionTotals;
 use crate::dial::UpstreamFacts;
 use crate::gateway::Gateway;
+use crate::http_version::HttpVersion;
 use crate::inspect::Meter;
 use crate::refuse::{Refusal, Reply};
-use crate::request::{RawRequest, Request, Version};
+use crate::request::{RawRequest, Request};
 
 /// One request that has begun and must end.
 #[derive(Debug)]
@@ -90,7 +91,7 @@ impl RequestRecord {
     }
 
     /// Nothing of what was asked is known but how.
-    pub(crate) fn unread(&mut self, version: Version) {
+    pub(crate) fn unread(&mut self, version: HttpVersion) {
         if let Some(entry) = &mut self.entry {
             entry.http.version = Some(Text::constant(version.as_str()));
         }

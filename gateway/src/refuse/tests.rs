@@ -263,7 +263,7 @@ fn a_denied_request_names_the_method_that_a_header_asks_for() {
     let policy = policies::read(&Source::new("t.yaml", policy), &NoFiles).unwrap();
     let to = Destination::parse("allowed.test:443").unwrap();
     for (header, named) in [("DELETE", ", by a header DELETE,"), ("POST", "")] {
-        let mut headers = crate::http1::fields::Fields::default();
+        let mut headers = crate::http1_codec::fields::Fields::default();
         let text = format!("Host: allowed.test\r\nX-HTTP-Method-Override: {header}\r\n");
         headers.read(text.as_bytes(), 16).unwrap();
         let asked = crate::request::RawRequest {
@@ -271,7 +271,7 @@ fn a_denied_request_names_the_method_that_a_header_asks_for() {
             target: b"/v1",
             authority: None,
             headers: &headers,
-            version: crate::request::Version::Http11,
+            version: crate::http_version::HttpVersion::Http11,
             websocket: false,
         };
         let scheme = policies::Scheme::Https;

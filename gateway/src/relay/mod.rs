@@ -8,11 +8,9 @@
 
 mod deadline;
 mod deadlines;
-mod inbox;
 mod pump;
 mod tunnel;
 
 pub(crate) use deadlines::{ExchangeDeadlines, Waited};
-pub(crate) use inbox::{HeadError, Inbox};
 pub(crate) use pump::{BodyPump, InspectBody, PumpError};
 pub(crate) use tunnel::Tunnel;

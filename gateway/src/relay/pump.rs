@@ -14,10 +14,10 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::inbox::Inbox;
-use crate::http1::chunked::{self, ChunkDecoder, ChunkFault};
-use crate::http1::fields::Fields;
-use crate::http1::framing::Framing;
+use crate::http1_codec::chunked::{self, ChunkDecoder, ChunkFault};
+use crate::http1_codec::fields::Fields;
+use crate::http1_codec::framing::Framing;
+use crate::inbox::Inbox;
 use crate::refuse::Refusal;
 
 /// Moves a body from one side to the other.

@@ -9,9 +9,9 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::deadlines::ExchangeDeadlines;
-use super::inbox::Inbox;
 use super::pump::{BodyPump, PumpError};
-use crate::http1::framing::Framing;
+use crate::http1_codec::framing::Framing;
+use crate::inbox::Inbox;
 use crate::inspect::Meter;
 use crate::refuse::Refusal;
 

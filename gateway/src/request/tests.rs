@@ -2,7 +2,7 @@ use policies::HostName;
 use proptest::prelude::*;
 
 use super::*;
-use crate::http1::fields::Fields as Block;
+use crate::http1_codec::fields::Fields as Block;
 
 fn to(host: &str, port: u16) -> Destination {
     Destination { host: HostName::parse(host).unwrap().into(), port }
@@ -28,7 +28,7 @@ fn read_on(
         target: target.as_bytes(),
         authority: authority.map(str::as_bytes),
         headers: &block,
-        version: if authority.is_some() { Version::Http2 } else { Version::Http11 },
+        version: if authority.is_some() { HttpVersion::Http2 } else { HttpVersion::Http11 },
         websocket: false,
     };
     let request = Request::read(&asked, Scheme::Https, to, spelt)
@@ -157,7 +157,8 @@ reads!(
 
 #[test]
 fn a_record_says_which_version_was_spoken() {
-    let said = [Version::Http10, Version::Http11, Version::Http2].map(Version::as_str);
+    let said =
+        [HttpVersion::Http10, HttpVersion::Http11, HttpVersion::Http2].map(HttpVersion::as_str);
     assert_eq!(said, ["1.0", "1.1", "2"]);
 }
 
@@ -171,7 +172,7 @@ fn what_may_change_something_is_told_from_what_may_not() {
             target: b"/",
             authority: None,
             headers: &block,
-            version: Version::Http11,
+            version: HttpVersion::Http11,
             websocket,
         };
         let to = to("allowed.test", 443);

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frames::{FrameChecker, WebSocketFault};
-use crate::relay::Inbox;
+use crate::inbox::Inbox;
 
 /// Reads what one side sends and fails at the first fault. What is written to
 /// that side passes as it is.

@@ -2,7 +2,7 @@
 
 use super::frames::{FrameChecker, FrameSender};
 use super::handshake::AgreedExtensions;
-use crate::fuzzing::piece_size;
+use crate::fuzz_input::piece_size;
 
 /// Frames get the same verdict whole or in pieces, and the verdict on whole
 /// frames is that of a plain reading of RFC 6455. The second byte says who

@@ -12,8 +12,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use policies::Headers;
 
-use crate::http1::fields::{is_token, tokens};
-use crate::request::Version;
+use crate::http_version::HttpVersion;
+use crate::http1_codec::fields::{is_token, tokens};
 use extensions::{DeflateOffer, ExtensionFault};
 
 /// What a client asks for.
@@ -62,14 +62,17 @@ pub(crate) enum HandshakeFault {
 
 impl WebSocketOffer {
     /// Reads a request that asks for a WebSocket.
-    pub(crate) fn read(headers: &dyn Headers, version: Version) -> Result<Self, HandshakeFault> {
+    pub(crate) fn read(
+        headers: &dyn Headers,
+        version: HttpVersion,
+    ) -> Result<Self, HandshakeFault> {
         check_nominated(headers)?;
         check_absent(headers, "sec-websocket-accept", HandshakeFault::Stray)?;
         let versions = all(headers, "sec-websocket-version");
         if !matches!(versions.as_slice(), [only] if only == b"13") {
             return Err(HandshakeFault::Version(quoted(&versions)));
         }
-        let accept = if version == Version::Http2 {
+        let accept = if version == HttpVersion::Http2 {
             check_absent(headers, "sec-websocket-key", HandshakeFault::Stray)?;
             check_absent(headers, "content-length", HandshakeFault::Body)?;
             None

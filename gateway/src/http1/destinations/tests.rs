@@ -1,8 +1,8 @@
 use audit::{Client, WayIn};
 
 use super::*;
-use crate::http1::fields::Fields;
-use crate::request::Version;
+use crate::http_version::HttpVersion;
+use crate::http1_codec::fields::Fields;
 use crate::testing::Stage;
 
 const POLICY: &str = "version: 1
@@ -20,7 +20,7 @@ fn asked<'h>(target: &'h str, headers: &'h Fields) -> RawRequest<'h> {
         target: target.as_bytes(),
         authority: None,
         headers,
-        version: Version::Http11,
+        version: HttpVersion::Http11,
         websocket: false,
     }
 }

@@ -8,7 +8,7 @@ use tokio::io::{AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::http1::framing::Framing;
+use crate::http1_codec::framing::Framing;
 use crate::record::ConnectionTotals;
 use crate::testing::{ALLOWED_TEST, Stage};
 

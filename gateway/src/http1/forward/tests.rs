@@ -1,7 +1,7 @@
 use expect_test::expect;
 
 use super::*;
-use crate::http1::head;
+use crate::http1_codec::head;
 
 fn response_head(written: &str) -> ResponseHead {
     let mut head = ResponseHead::default();
@@ -29,7 +29,7 @@ fn what_concerns_one_connection_stays_there_and_the_rest_keeps_its_order() {
         Transfer-Encoding: chunked
 
     "#]]
-    .assert_eq(&forwarded(written, true, ConnectionOption::KeepAlive(Version::Http11)));
+    .assert_eq(&forwarded(written, true, ConnectionOption::KeepAlive(HttpVersion::Http11)));
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn an_answer_does_not_speak_for_us_nor_in_misspelt_control_fields() {
         Content-Length: 0
 
     "#]]
-    .assert_eq(&forwarded(written, false, ConnectionOption::KeepAlive(Version::Http11)));
+    .assert_eq(&forwarded(written, false, ConnectionOption::KeepAlive(HttpVersion::Http11)));
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn what_becomes_of_the_connection_is_said_where_it_is_not_understood() {
         Connection: keep-alive
 
     "#]]
-    .assert_eq(&forwarded(written, false, ConnectionOption::KeepAlive(Version::Http10)));
+    .assert_eq(&forwarded(written, false, ConnectionOption::KeepAlive(HttpVersion::Http10)));
     expect![[r#"
         HTTP/1.1 200 OK
         Content-Length: 1
@@ -68,14 +68,14 @@ fn what_becomes_of_the_connection_is_said_where_it_is_not_understood() {
 #[test]
 fn an_answer_that_can_have_no_body_has_no_length() {
     let written = "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n";
-    let keep = ConnectionOption::KeepAlive(Version::Http11);
+    let keep = ConnectionOption::KeepAlive(HttpVersion::Http11);
     assert_eq!(forwarded(written, false, keep), "HTTP/1.1 204 No Content\n\n");
 }
 
 #[test]
 fn a_length_survives_even_if_it_is_called_a_matter_of_the_connection() {
     let written = "HTTP/1.1 200 OK\r\nConnection: content-length\r\nContent-Length: 5\r\n\r\n";
-    let keep = ConnectionOption::KeepAlive(Version::Http11);
+    let keep = ConnectionOption::KeepAlive(HttpVersion::Http11);
     assert!(forwarded(written, false, keep).contains("Content-Length: 5\n"));
 }
 
@@ -123,7 +123,7 @@ fn what_a_request_says_of_its_body_and_of_trailers_is_ours_to_say() {
             target: b"/a",
             authority: None,
             headers: &head.fields,
-            version: Version::Http11,
+            version: HttpVersion::Http11,
             websocket,
         };
         let to = policies::Destination::parse("x:443").unwrap();

@@ -4,7 +4,7 @@
 //! A client may offer what it likes. Agreed on can be only what we know, because
 //! an extension may change what a frame is.
 
-use crate::http1::fields::is_token;
+use crate::http1_codec::fields::is_token;
 
 /// What is wrong with a list of extensions.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]

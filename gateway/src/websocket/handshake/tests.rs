@@ -17,7 +17,7 @@ const ASKING: &str = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\nSec-WebSocket
                       Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits, x-y";
 
 fn answer(headers: &'static str) -> Result<AgreedExtensions, HandshakeFault> {
-    WebSocketOffer::read(&Lines(ASKING), Version::Http11).unwrap().check(&Lines(headers))
+    WebSocketOffer::read(&Lines(ASKING), HttpVersion::Http11).unwrap().check(&Lines(headers))
 }
 
 #[test]
@@ -41,8 +41,9 @@ fn compression_is_agreed_on_in_the_answer() {
 
 #[test]
 fn a_fault_says_what_was_written_and_what_to_write() {
-    let read =
-        |headers| WebSocketOffer::read(&Lines(headers), Version::Http11).unwrap_err().to_string();
+    let read = |headers| {
+        WebSocketOffer::read(&Lines(headers), HttpVersion::Http11).unwrap_err().to_string()
+    };
     assert_eq!(
         read("Sec-WebSocket-Key: c2hvcnQ=\nSec-WebSocket-Version: 13"),
         "`Sec-WebSocket-Key` is `c2hvcnQ=`; write it once, 16 random bytes in base64"
@@ -57,11 +58,12 @@ fn a_fault_says_what_was_written_and_what_to_write() {
 
 #[test]
 fn http2_has_neither_key_nor_accept() {
-    let offer = WebSocketOffer::read(&Lines("sec-websocket-version: 13"), Version::Http2).unwrap();
+    let offer =
+        WebSocketOffer::read(&Lines("sec-websocket-version: 13"), HttpVersion::Http2).unwrap();
     assert_eq!(offer.check(&Lines("")), Ok(AgreedExtensions { deflate: false }));
     let stray = HandshakeFault::Stray("sec-websocket-accept");
     assert_eq!(offer.check(&Lines("sec-websocket-accept: x")), Err(stray));
-    let read = WebSocketOffer::read(&Lines(ASKING), Version::Http2);
+    let read = WebSocketOffer::read(&Lines(ASKING), HttpVersion::Http2);
     assert_eq!(read.unwrap_err(), HandshakeFault::Stray("sec-websocket-key"));
 }
 
@@ -93,7 +95,7 @@ const PROOF: &str = "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\n";
 
 fn read(more: &str) -> Result<(), HandshakeFault> {
     let headers = Lines(format!("{KEY}{more}").leak());
-    WebSocketOffer::read(&headers, Version::Http11).map(drop)
+    WebSocketOffer::read(&headers, HttpVersion::Http11).map(drop)
 }
 
 fn answered(more: &str) -> Result<AgreedExtensions, HandshakeFault> {
@@ -149,7 +151,7 @@ fn a_body_has_no_place_in_an_answer() {
     }
     let offer = WebSocketOffer::read(
         &Lines("sec-websocket-version: 13\ncontent-length: 0"),
-        Version::Http2,
+        HttpVersion::Http2,
     );
     assert_eq!(offer.unwrap_err(), HandshakeFault::Body("content-length"));
 }

@@ -5,8 +5,8 @@
 //! a line is told at once and not when its time is up. [`RequestHead`] and
 //! [`ResponseHead`] are what came before that end.
 
-use crate::http1::fields::{FieldFault, Fields, is_text, is_token};
-use crate::request::Version;
+use crate::http_version::HttpVersion;
+use crate::http1_codec::fields::{FieldFault, Fields, is_text, is_token};
 
 /// Looks for the end of a head in bytes that grow, up to a limit.
 #[derive(Debug)]
@@ -82,14 +82,14 @@ pub(crate) struct RequestHead {
     line: Vec<u8>,
     method: usize,
     target: usize,
-    pub(crate) version: Version,
+    pub(crate) version: HttpVersion,
     pub(crate) fields: Fields,
 }
 
 impl Default for RequestHead {
     fn default() -> Self {
         let (line, fields) = (Vec::new(), Fields::default());
-        Self { line, method: 0, target: 0, version: Version::Http11, fields }
+        Self { line, method: 0, target: 0, version: HttpVersion::Http11, fields }
     }
 }
 
@@ -141,14 +141,14 @@ impl RequestHead {
 pub(crate) struct ResponseHead {
     pub(crate) status: u16,
     reason: Vec<u8>,
-    pub(crate) version: Version,
+    pub(crate) version: HttpVersion,
     pub(crate) fields: Fields,
 }
 
 impl Default for ResponseHead {
     fn default() -> Self {
         let (reason, fields) = (Vec::new(), Fields::default());
-        Self { status: 0, reason, version: Version::Http11, fields }
+        Self { status: 0, reason, version: HttpVersion::Http11, fields }
     }
 }
 
@@ -191,10 +191,10 @@ fn divide(head: &[u8]) -> Result<(&[u8], &[u8]), HeadFault> {
     Ok((line.strip_suffix(b"\r\n").ok_or(HeadFault::LineEnd)?, block))
 }
 
-fn read_version(written: &[u8]) -> Result<Version, HeadFault> {
+fn read_version(written: &[u8]) -> Result<HttpVersion, HeadFault> {
     match written {
-        b"HTTP/1.1" => Ok(Version::Http11),
-        b"HTTP/1.0" => Ok(Version::Http10),
+        b"HTTP/1.1" => Ok(HttpVersion::Http11),
+        b"HTTP/1.0" => Ok(HttpVersion::Http10),
         _ => Err(HeadFault::Version),
     }
 }

@@ -67,7 +67,7 @@ refused!(not_http, response, b"SSH-2.0-x\r\n\r\n", HeadFault::Version);
 fn a_request_is_taken_apart() {
     let head = request(b"POST /a?b=c HTTP/1.1\r\nHost: x.test\r\nX: y\r\n\r\nbody").unwrap();
     assert_eq!((head.method(), head.target()), (&b"POST"[..], &b"/a?b=c"[..]));
-    assert_eq!(head.version, Version::Http11);
+    assert_eq!(head.version, HttpVersion::Http11);
     assert_eq!(head.fields.iter().count(), 2);
 }
 

@@ -4,8 +4,8 @@
 //! second one is refused: a length beside a coding, two lengths (equal ones too),
 //! a length with a sign, a coding that is not exactly `chunked`.
 
-use crate::http1::fields::{Fields, KnownField};
-use crate::request::Version;
+use crate::http_version::HttpVersion;
+use crate::http1_codec::fields::{Fields, KnownField};
 
 /// How a body is delimited.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -34,12 +34,12 @@ pub(crate) enum FramingFault {
 }
 
 /// What the fields say, before the message's kind is considered.
-fn written(fields: &Fields, version: Version) -> Result<Option<Framing>, FramingFault> {
+fn written(fields: &Fields, version: HttpVersion) -> Result<Option<Framing>, FramingFault> {
     let coding = only(fields, KnownField::TransferEncoding)?;
     let length = only(fields, KnownField::ContentLength)?;
     match (coding, length) {
         (Some(_), Some(_)) => Err(FramingFault::Both),
-        (Some(_), None) if version == Version::Http10 => Err(FramingFault::OldCoding),
+        (Some(_), None) if version == HttpVersion::Http10 => Err(FramingFault::OldCoding),
         (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => {
             Ok(Some(Framing::Chunked))
         }
@@ -49,7 +49,7 @@ fn written(fields: &Fields, version: Version) -> Result<Option<Framing>, Framing
     }
 }
 
-pub(crate) fn of_request(fields: &Fields, version: Version) -> Result<Framing, FramingFault> {
+pub(crate) fn of_request(fields: &Fields, version: HttpVersion) -> Result<Framing, FramingFault> {
     Ok(match written(fields, version)? {
         None | Some(Framing::Length(0)) => Framing::Empty,
         Some(framing) => framing,
@@ -59,7 +59,7 @@ pub(crate) fn of_request(fields: &Fields, version: Version) -> Result<Framing, F
 /// `bodiless` for the answer to a HEAD.
 pub(crate) fn of_response(
     fields: &Fields,
-    version: Version,
+    version: HttpVersion,
     status: u16,
     bodiless: bool,
 ) -> Result<Framing, FramingFault> {
@@ -99,7 +99,7 @@ mod tests {
     fn request(block: &str) -> Result<Framing, FramingFault> {
         let mut fields = Fields::default();
         fields.read(block.as_bytes(), 16).unwrap();
-        of_request(&fields, Version::Http11)
+        of_request(&fields, HttpVersion::Http11)
     }
 
     macro_rules! framing {
@@ -161,14 +161,14 @@ mod tests {
     fn http_1_0_has_no_codings() {
         let mut fields = Fields::default();
         fields.read(b"Transfer-Encoding: chunked\r\n", 16).unwrap();
-        assert_eq!(of_request(&fields, Version::Http10), Err(FramingFault::OldCoding));
+        assert_eq!(of_request(&fields, HttpVersion::Http10), Err(FramingFault::OldCoding));
     }
 
     #[test]
     fn some_responses_have_no_body_whatever_they_say() {
         let mut fields = Fields::default();
         fields.read(b"Content-Length: 5\r\n", 16).unwrap();
-        let of = |status, head| of_response(&fields, Version::Http11, status, head);
+        let of = |status, head| of_response(&fields, HttpVersion::Http11, status, head);
         assert_eq!(of(200, true), Ok(Framing::Empty));
         assert_eq!(of(204, false), Ok(Framing::Empty));
         assert_eq!(of(304, false), Ok(Framing::Empty));
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_response_without_a_length_lasts_until_the_end() {
-        let of = of_response(&Fields::default(), Version::Http11, 200, false);
+        let of = of_response(&Fields::default(), HttpVersion::Http11, 200, false);
         assert_eq!(of, Ok(Framing::UntilClose));
     }
 }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::http1::head::{HeadFault, HeadSearch};
+use crate::http1_codec::head::{HeadFault, HeadSearch};
 
 /// A buffer between a socket and the parser of its bytes.
 ///

@@ -6,7 +6,7 @@
 
 use std::io::Write as _;
 
-use crate::http1::fields::{FieldFault, Fields, is_text};
+use crate::http1_codec::fields::{FieldFault, Fields, is_text};
 
 /// Reads chunks from pieces of any size.
 #[derive(Debug)]

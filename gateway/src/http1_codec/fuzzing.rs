@@ -1,11 +1,11 @@
 //! Any bytes as a head or a body: one reading, however they arrive.
 
-use crate::fuzzing::piece_size;
-use crate::http1::chunked::{self, ChunkDecoder, ChunkFault};
-use crate::http1::fields::{Fields, tokens};
-use crate::http1::framing::{self, Framing};
-use crate::http1::head::{self, HeadFault, RequestHead, ResponseHead};
-use crate::request::Version;
+use crate::fuzz_input::piece_size;
+use crate::http_version::HttpVersion;
+use crate::http1_codec::chunked::{self, ChunkDecoder, ChunkFault};
+use crate::http1_codec::fields::{Fields, tokens};
+use crate::http1_codec::framing::{self, Framing};
+use crate::http1_codec::head::{self, HeadFault, RequestHead, ResponseHead};
 
 const MAX_FIELDS: usize = 64;
 
@@ -97,9 +97,9 @@ fn head_end(bytes: &[u8], piece: usize) -> Result<Option<usize>, HeadFault> {
     whole
 }
 
-fn minor(version: Version) -> u8 {
+fn minor(version: HttpVersion) -> u8 {
     match version {
-        Version::Http10 => 0,
+        HttpVersion::Http10 => 0,
         _ => 1,
     }
 }
@@ -134,7 +134,7 @@ const ONE_HOP: [&str; 5] = [
 ];
 
 /// What was accepted says once, and plainly, where the body ends.
-fn assert_one_end(fields: &[httparse::Header<'_>], version: Version, framing: Framing) {
+fn assert_one_end(fields: &[httparse::Header<'_>], version: HttpVersion, framing: Framing) {
     let values = |name: &str| -> Vec<&[u8]> {
         let named = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
         named.map(|field| field.value).collect()
@@ -143,7 +143,7 @@ fn assert_one_end(fields: &[httparse::Header<'_>], version: Version, framing: Fr
     let expected = match (lengths.as_slice(), codings.as_slice()) {
         ([], []) => vec![Framing::Empty, Framing::UntilClose],
         ([], [coding]) => {
-            assert!(coding.eq_ignore_ascii_case(b"chunked") && version == Version::Http11);
+            assert!(coding.eq_ignore_ascii_case(b"chunked") && version == HttpVersion::Http11);
             vec![Framing::Chunked]
         }
         ([length], []) => {
