@@ -2,13 +2,13 @@
 //!
 //! Comes after the opening named the destination, and before a byte is read or
 //! sent on its behalf. What comes out is a [`HostPermit`] and how the
-//! connection is to be handled, or a refusal.
+//! connection is to be handled, or a [`Denial`].
 
 use audit::{Handling, Name};
 use policies::{Admission, Decision, Destination, Reach};
 
-use crate::gateway::Gateway;
-use crate::refuse::{Denial, Refusal};
+use crate::denial::Denial;
+use crate::policy_cell::PolicyCell;
 
 /// Proof that policy allowed this destination. Made only in this file.
 ///
@@ -43,15 +43,15 @@ pub(crate) struct Admitted {
 }
 
 /// Asks the policy of this moment about a destination.
-pub(crate) fn admit(gateway: &Gateway, to: &Destination) -> Result<Admitted, Refusal> {
-    let loaded = gateway.policy.load();
+pub(crate) fn admit(policy: &PolicyCell, to: &Destination) -> Result<Admitted, Denial> {
+    let loaded = policy.load();
     let unseen = |decision: &Decision<'_>| {
         let reach = decision.rule.map(|rule| rule.reach().clone()).unwrap_or_default();
         (HostPermit(reach), decision.rule_id().map(Name::from))
     };
     let (handling, (permit, rule)) = match loaded.policy.admit(to) {
         Admission::Ask(decision) | Admission::Deny(decision) => {
-            return Err(Refusal::Policy(Denial::of_host(&decision, to)));
+            return Err(Denial::of_host(&decision, to));
         }
         Admission::Inspect => (Handling::Inspect, (HostPermit(loaded.policy.reach_of(to)), None)),
         Admission::Passthrough(decision) => (Handling::Passthrough, unseen(&decision)),
@@ -63,12 +63,13 @@ pub(crate) fn admit(gateway: &Gateway, to: &Destination) -> Result<Admitted, Ref
 impl Admitted {
     /// Whether the policy of this moment would admit it in the same way. A tunnel
     /// cannot be held to new conditions, so any change of its conditions ends it.
-    pub(crate) fn check_again(&self, gateway: &Gateway, to: &Destination) -> Result<(), Refusal> {
-        let now = admit(gateway, to)?;
-        if now.handling == self.handling && now.permit == self.permit {
-            return Ok(());
-        }
-        Err(Refusal::PolicyChanged)
+    pub(crate) fn still_holds(
+        &self,
+        policy: &PolicyCell,
+        to: &Destination,
+    ) -> Result<bool, Denial> {
+        let now = admit(policy, to)?;
+        Ok(now.handling == self.handling && now.permit == self.permit)
     }
 }
 
@@ -87,7 +88,7 @@ mod tests {
 
     fn admitted(stage: &Stage, to: &str) -> (Handling, Vec<String>, Option<Name>) {
         let Admitted { permit, handling, rule, .. } =
-            admit(&stage.gateway, &Destination::parse(to).unwrap()).unwrap();
+            admit(&stage.gateway.policy, &Destination::parse(to).unwrap()).unwrap();
         let ranges = permit.reach().ranges().iter().map(|range| range.net().to_string());
         (handling, ranges.collect(), rule)
     }
@@ -120,10 +121,11 @@ mod tests {
         ] {
             let stage = Stage::new(PRIVATE);
             let to = Destination::parse("db.test:5432").unwrap();
-            let admitted = admit(&stage.gateway, &to).unwrap();
+            let admitted = admit(&stage.gateway.policy, &to).unwrap();
             let policy = policies::read(&Source::new("new.yaml", changed.as_str()), &NoFiles);
             stage.gateway.load_policy(policy.unwrap(), "new");
-            assert_eq!(admitted.check_again(&stage.gateway, &to).is_ok(), stays, "{changed}");
+            let holds = matches!(admitted.still_holds(&stage.gateway.policy, &to), Ok(true));
+            assert_eq!(holds, stays, "{changed}");
         }
     }
 }

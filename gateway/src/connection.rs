@@ -1,17 +1,23 @@
 //! What a request needs to know of the connection it came in on.
+//!
+//! [`ConnectionContext::authorize`] is the one function between "a head was read"
+//! and "an upstream may be dialled": it begins the record, reads the request, counts
+//! it and asks the policy of that moment.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use audit::{Client, Ticket};
 use policies::{Admission, Destination, Scheme};
 use uuid::Uuid;
 
 use crate::admit::HostPermit;
+use crate::authorize::{RequestPermit, reconsider};
 use crate::gateway::Gateway;
-use crate::limits::LimitReached;
-use crate::record::{ConnectionRecord, ConnectionTotals};
-use crate::refuse::{Denial, Refusal};
+use crate::http_version::HttpVersion;
+use crate::record::{self, ConnectionRecord, ConnectionTotals, RequestRecord};
+use crate::refuse::{BlanketRefusal, Refusal, Reply};
+use crate::request::{RawRequest, Request};
 
 /// One destination on one connection. HTTP/1.1 and HTTP/2 judge every request
 /// through [`authorize`](ConnectionContext::authorize), and only through it.
@@ -25,42 +31,25 @@ pub(crate) struct ConnectionContext {
     /// The connection's record.
     pub(crate) id: Uuid,
     /// Set where no request is judged, because all of them are refused.
-    pub(super) blanket_refusal: Option<BlanketRefusal>,
-    pub(super) facts: RecordFacts,
+    blanket_refusal: Option<BlanketRefusal>,
+    facts: RecordFacts,
     /// Whether the destination is known to be in the log.
-    pub(super) opened: AtomicBool,
+    opened: AtomicBool,
 }
 
 /// What every record of this connection says alike. Made once, cloned cheaply.
 #[derive(Debug)]
-pub(super) struct RecordFacts {
-    pub(super) client: Client,
-    pub(super) destination: audit::Destination,
-    pub(super) totals: Arc<ConnectionTotals>,
+struct RecordFacts {
+    client: Client,
+    destination: audit::Destination,
+    totals: Arc<ConnectionTotals>,
 }
 
-/// Why every request of a connection is refused.
-#[derive(Clone, Debug)]
-pub(crate) enum BlanketRefusal {
-    /// Not even its name may leave.
-    BudgetSpent(LimitReached),
-    ConnectInside,
-    Denied(Denial),
-    NameMismatch {
-        admitted: String,
-        named: String,
-    },
-}
-
-impl BlanketRefusal {
-    pub(crate) fn refusal(&self) -> Refusal {
-        match self.clone() {
-            Self::BudgetSpent(limit) => Refusal::BudgetSpent(limit),
-            Self::ConnectInside => Refusal::ConnectInside,
-            Self::Denied(denial) => Refusal::Policy(denial),
-            Self::NameMismatch { admitted, named } => Refusal::NameMismatch { admitted, named },
-        }
-    }
+/// A request that may go out, with its record begun.
+pub(crate) struct Authorized<'h> {
+    pub(crate) permit: RequestPermit,
+    pub(crate) request: Request<'h>,
+    pub(crate) record: RequestRecord,
 }
 
 impl ConnectionContext {
@@ -76,7 +65,7 @@ impl ConnectionContext {
     ) -> Self {
         let facts = RecordFacts {
             client: record.client(),
-            destination: crate::record::destination(&destination),
+            destination: record::destination(&destination),
             totals: Arc::clone(record.totals()),
         };
         let authority = if destination.port == scheme.default_port() {
@@ -106,4 +95,104 @@ impl ConnectionContext {
         let loaded = self.gateway.policy.load();
         matches!(loaded.policy.admit(&self.destination), Admission::Inspect)
     }
+
+    /// Steps 5 and 6 for one request. A refusal is already recorded.
+    pub(crate) async fn authorize<'h>(&self, raw: RawRequest<'h>) -> Result<Authorized<'h>, Reply> {
+        let mut record = self.begin()?;
+        match self.judge(raw, &mut record).await {
+            Ok((permit, request)) => Ok(Authorized { permit, request, record }),
+            Err(refusal) => Err(record.refused(&refusal)),
+        }
+    }
+
+    /// Records a request that could not even be read.
+    pub(crate) fn refuse(&self, refusal: &Refusal) -> Reply {
+        match self.begin() {
+            Ok(record) => record.refused(refusal),
+            Err(reply) => reply,
+        }
+    }
+
+    /// Records a request that was never read: the library reset its stream.
+    pub(crate) fn record_unread(&self, refusal: &Refusal) {
+        // Without a log it cannot be recorded, and nothing was relayed.
+        if let Ok(mut record) = self.begin() {
+            record.unread(HttpVersion::Http2);
+            record.broken(refusal);
+        }
+    }
+
+    fn begin(&self) -> Result<RequestRecord, Reply> {
+        let facts = audit::Request {
+            connection: Some(self.id),
+            client: self.facts.client.clone(),
+            destination: self.facts.destination.clone(),
+            ..audit::Request::default()
+        };
+        let totals = Arc::clone(&self.facts.totals);
+        // Without a record there is only the connection's id to go by.
+        RequestRecord::begin(&self.gateway, facts, totals)
+            .map_err(|err| Reply::new(&err.into(), self.id))
+    }
+
+    async fn judge<'h>(
+        &self,
+        raw: RawRequest<'h>,
+        record: &mut RequestRecord,
+    ) -> Result<(RequestPermit, Request<'h>), Refusal> {
+        let read = Request::read(&raw, self.scheme, &self.destination, &self.authority);
+        let request = match read {
+            Ok(request) => request,
+            Err(refusal) => {
+                record.unreadable(&raw);
+                return Err(self.blanket_refusal().unwrap_or(refusal));
+            }
+        };
+        record.request(self.scheme, &request);
+        if let Some(refusal) = self.blanket_refusal() {
+            return Err(refusal);
+        }
+        self.gateway.limits.admit_request()?;
+        let permit = self.ask(&request, record)?;
+        self.open(&request, record).await?;
+        Ok((permit, request))
+    }
+
+    /// Asks the policy of this moment.
+    fn ask(
+        &self,
+        request: &Request<'_>,
+        record: &mut RequestRecord,
+    ) -> Result<RequestPermit, Refusal> {
+        let question = request.question(self.scheme, &self.destination);
+        record.authorize(&self.gateway.policy.load(), &question)
+    }
+
+    /// Whether a request that is under way would still be allowed, under the
+    /// policy of this moment.
+    pub(crate) fn reconsider(&self, request: &Request<'_>) -> Result<(), Refusal> {
+        let question = request.question(self.scheme, &self.destination);
+        Ok(reconsider(&self.gateway.policy.load().policy, &question)?)
+    }
+
+    /// The first request to a destination, and every request that may change
+    /// something, is in the log before it leaves.
+    async fn open(&self, request: &Request<'_>, record: &mut RequestRecord) -> Result<(), Refusal> {
+        let known = self.opened.load(Ordering::Acquire);
+        if request.mutates() || !(known || self.gateway.recorded.has(&self.destination)) {
+            record.opened().await?;
+            self.gateway.recorded.remember(&self.destination);
+        }
+        if !known {
+            self.opened.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn blanket_refusal(&self) -> Option<Refusal> {
+        self.blanket_refusal.as_ref().map(BlanketRefusal::refusal)
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,13 +3,11 @@
 //! There is one [`Gateway`] per sandbox. Nothing in it belongs to a single
 //! connection, and nothing outside it is shared between two.
 //!
-//! **Invariant:** a policy is swapped whole. A reader sees the old one or the new
-//! one, never a mixture, and every connection is notified of the change.
+//! **Invariant:** every connection is notified of a new policy.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use arc_swap::{ArcSwap, Guard};
 use audit::{Log, Name};
 use certs::Serving;
 use parking_lot::Mutex;
@@ -20,6 +18,7 @@ use crate::dial::Dialer;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::per_worker::{PerWorker, WorkerCount};
+use crate::policy_cell::PolicyCell;
 
 /// The way out of one sandbox.
 #[derive(Debug)]
@@ -73,38 +72,6 @@ impl Gateway {
 
     pub(crate) fn signals(&self) -> GatewaySignals {
         GatewaySignals(self.signals.subscribe())
-    }
-}
-
-/// The policy that is in force now.
-#[derive(Debug)]
-pub(crate) struct PolicyCell(ArcSwap<LoadedPolicy>);
-
-/// A policy, and what records call it.
-#[derive(Debug)]
-pub(crate) struct LoadedPolicy {
-    pub(crate) policy: Policy,
-    /// Digest of its text.
-    pub(crate) hash: Name,
-    /// Counts up with every policy that is loaded.
-    pub(crate) generation: u64,
-}
-
-impl PolicyCell {
-    pub(crate) fn new(policy: Policy, hash: impl Into<Name>) -> Self {
-        Self(ArcSwap::from_pointee(LoadedPolicy { policy, hash: hash.into(), generation: 1 }))
-    }
-
-    /// Do not keep it across an await: a decision is made under one policy, and
-    /// the next one loads again.
-    pub(crate) fn load(&self) -> Guard<Arc<LoadedPolicy>> {
-        self.0.load()
-    }
-
-    fn replace(&self, policy: Policy, hash: Name) -> u64 {
-        let generation = self.load().generation + 1;
-        self.0.store(Arc::new(LoadedPolicy { policy, hash, generation }));
-        generation
     }
 }
 

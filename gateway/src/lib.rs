@@ -4,10 +4,12 @@
 
 mod admit;
 mod authorize;
+mod bind;
 mod check;
 pub mod config;
 mod connection;
 pub mod control;
+mod denial;
 mod dial;
 mod dns;
 mod frames;
@@ -31,6 +33,7 @@ mod open_files;
 mod opening;
 mod per_worker;
 mod phase;
+mod policy_cell;
 mod policy_file;
 mod read_ahead;
 mod record;
@@ -50,9 +53,9 @@ mod write_batch;
 
 pub use admit::HostPermit;
 pub use authorize::RequestPermit;
+pub use bind::Inherited;
 pub use check::{CheckReport, check};
 pub use gateway::Gateway;
-pub use listen::Inherited;
 pub use server::{Drained, Server, StartError};
 pub use signals::{OperatorSignal, OsSignals};
 pub use workers::processors;

@@ -41,8 +41,8 @@ use tokio::time;
 use tokio_rustls::server::TlsStream;
 
 use crate::admit::{Admitted, admit};
-use crate::authorize::Authorized;
-use crate::connection::{BlanketRefusal, ConnectionContext};
+use crate::connection::{Authorized, ConnectionContext};
+use crate::denial::Denial;
 use crate::gateway::Gateway;
 use crate::http1::{
     self, ClientIo, Destinations, ExchangeBuffers, ExchangeEnd, ExchangeError, OutgoingRequest,
@@ -62,7 +62,7 @@ use crate::opening::{
 };
 use crate::read_ahead::ReadAhead;
 use crate::record::{ConnectionRecord, RequestRecord};
-use crate::refuse::{Refusal, Reply};
+use crate::refuse::{BlanketRefusal, Refusal, Reply};
 use crate::relay::{ExchangeDeadlines, Tunnel};
 use crate::request::is_grpc;
 use crate::terminate::{Protocol, Terminated, check_name, protocols, terminate};
@@ -107,10 +107,10 @@ async fn serve_one(
     record: &mut ConnectionRecord,
 ) -> Result<(), Refusal> {
     record.destination(&opening.to);
-    let admitted = match admit(gateway, &opening.to) {
+    let admitted = match admit(&gateway.policy, &opening.to) {
         Ok(admitted) => admitted,
-        Err(refusal) => {
-            return Box::pin(refuse(stream, opening, refusal, gateway, record)).await;
+        Err(denial) => {
+            return Box::pin(refuse(stream, opening, denial, gateway, record)).await;
         }
     };
     record.admitted(admitted.handling, admitted.rule.clone(), &admitted.policy);
@@ -356,7 +356,10 @@ async fn tunnel(
     let meter = Meter::new(Arc::clone(gateway));
     let tunnel =
         Tunnel::between((&mut stream, &mut inbox), (&mut upstream, &mut upstream_in), &meter);
-    let allowed = || admitted.check_again(gateway, &to);
+    let allowed = || match admitted.still_holds(&gateway.policy, &to)? {
+        true => Ok(()),
+        false => Err(Refusal::PolicyChanged),
+    };
     let relayed = tunnel.relay(&mut deadlines, allowed).await;
     record.totals().add(&meter.traffic());
     relayed
@@ -369,29 +372,25 @@ async fn tunnel(
 async fn refuse(
     mut stream: TcpStream,
     opening: TunnelOpening,
-    refusal: Refusal,
+    denial: Denial,
     gateway: &Arc<Gateway>,
     record: &mut ConnectionRecord,
 ) -> Result<(), Refusal> {
-    let expects_http = opening.by == OpenedBy::Hello || matches!(opening.to.port, 80 | 443);
-    match (opening.by, refusal) {
-        (OpenedBy::Connect, refusal) => {
+    match opening.by {
+        OpenedBy::Connect => {
+            let refusal = denial.into();
             refuse_recorded(&mut stream, record.refused_for_good(&refusal), gateway).await;
             Err(refusal)
         }
-        (OpenedBy::Hello | OpenedBy::Socks, Refusal::Policy(denial)) if expects_http => {
+        OpenedBy::Socks if !matches!(opening.to.port, 80 | 443) => {
+            // A client that cannot be told is gone.
+            drop(socks::reply(&mut stream, SocksReply::NotAllowed).await);
+            Err(denial.into())
+        }
+        OpenedBy::Hello | OpenedBy::Socks => {
             let refusal = record.refused_all(BlanketRefusal::Denied(denial));
             confirm(&mut stream, opening.by).await?;
             serve_requests(stream, opening, Err(refusal), gateway, record).await
-        }
-        (OpenedBy::Hello, refusal) => {
-            refuse_as_tls(&mut stream, &client_hello::alert(client_hello::ACCESS_DENIED)).await;
-            Err(refusal)
-        }
-        (OpenedBy::Socks, refusal) => {
-            // A client that cannot be told is gone.
-            drop(socks::reply(&mut stream, SocksReply::NotAllowed).await);
-            Err(refusal)
         }
     }
 }

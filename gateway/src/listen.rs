@@ -7,9 +7,6 @@
 //! have to hold a room of its own while it waits, and a busy listener would find
 //! the slots of the idle ones taken.
 
-mod bind;
-mod inherited;
-
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -24,8 +21,6 @@ use tracing::{debug, warn};
 
 use crate::gateway::Gateway;
 use crate::phase::{Phase, Phases, reached};
-pub(crate) use bind::{BindError, BoundListeners, bind};
-pub use inherited::Inherited;
 
 /// A connection that was accepted, and all that is known of it.
 #[derive(Debug)]

@@ -8,7 +8,7 @@
 //! A [`Reply`] is the same for every protocol. [`Reply::wire`] spells it for
 //! HTTP/1.1, HTTP/2 and gRPC alike; SOCKS and TLS have only a code to say it in.
 
-mod denial;
+mod blanket;
 #[cfg(test)]
 mod page;
 mod reply;
@@ -20,12 +20,13 @@ use std::time::Duration;
 use audit::{Name, Outcome, Unavailable};
 use policies::{AuthorityError, HostError, MethodError, PathError, PathFault};
 
+use crate::denial::Denial;
 use crate::dial::DialError;
 use crate::http1_codec::head::HeadFault;
 use crate::limits::{Limit, LimitReached};
 use crate::websocket::WebSocketFault;
 
-pub(crate) use denial::Denial;
+pub(crate) use blanket::BlanketRefusal;
 pub(crate) use reply::{HttpReply, Reply};
 
 /// Why something ends before it is done.
@@ -40,8 +41,6 @@ pub(crate) enum Refusal {
     BadAuthority(#[from] AuthorityError),
     #[error("{0}")]
     BadName(HostError),
-    #[error("the rule `{rule}` wants the body checked, which this gateway cannot do yet")]
-    BodyNotCheckable { rule: Name },
     #[error("the body is longer than the {limit} bytes one request may have")]
     BodyTooLarge { limit: u64 },
     #[error("{0}")]
@@ -79,8 +78,6 @@ pub(crate) enum Refusal {
     PolicyChanged,
     #[error("{0}")]
     RateLimited(LimitReached),
-    #[error("the rule `{rule}` puts a secret into the request, and none is at hand")]
-    SecretUnavailable { rule: Name },
     #[error("the connection is not opened, so its name must be readable: {0}")]
     Passthrough(&'static str),
     #[error("TRACE echoes what we send, so it is never sent")]
@@ -114,7 +111,6 @@ impl Refusal {
             Self::AuditUnavailable(_) => (503, "audit_unavailable"),
             Self::BadAuthority(_) => (400, "bad_authority"),
             Self::BadName(_) => (400, "bad_authority"),
-            Self::BodyNotCheckable { .. } => (403, "body_not_checkable"),
             Self::BodyTooLarge { .. } => (413, "body_too_large"),
             Self::BudgetSpent(_) => (403, "budget_spent"),
             Self::CapReached { .. } => (403, "cap_reached"),
@@ -133,7 +129,6 @@ impl Refusal {
             Self::Policy(denial) => (403, denial.code),
             Self::PolicyChanged => (403, "denied"),
             Self::RateLimited(_) => (429, "rate_limited"),
-            Self::SecretUnavailable { .. } => (403, "secret_unavailable"),
             Self::Passthrough(_) => (403, "sealed_name_unreadable"),
             Self::Trace => (403, "denied"),
             Self::UpstreamClosed(_) => (502, "upstream_unreachable"),
@@ -147,7 +142,6 @@ impl Refusal {
     pub(crate) fn rule(&self) -> Option<&Name> {
         match self {
             Self::Policy(denial) => denial.rule.as_ref(),
-            Self::BodyNotCheckable { rule } | Self::SecretUnavailable { rule } => Some(rule),
             _ => None,
         }
     }
@@ -208,6 +202,12 @@ impl Refusal {
             _ => return None,
         };
         Some(hint)
+    }
+}
+
+impl From<Denial> for Refusal {
+    fn from(denial: Denial) -> Self {
+        Self::Policy(denial)
     }
 }
 

@@ -11,8 +11,8 @@
 //! `Host` that goes out is rebuilt from the connection's destination.
 
 use policies::{
-    AlternatePath, Authority, Destination, Headers, Method, OverrideError, Query, RequestOverrides,
-    RequestPath, Scheme, SentRequest, Target, check_fields,
+    AlternatePath, Authority, Destination, Headers, Method, OverrideError, PolicyQuestion, Query,
+    RequestOverrides, RequestPath, Scheme, SentRequest, Target, check_fields,
 };
 
 use crate::http_version::HttpVersion;
@@ -84,6 +84,25 @@ impl<'h> Request<'h> {
         }
         let grpc = is_grpc(headers);
         Ok(Self { method, overridden, further, path, query, websocket, grpc, version, headers })
+    }
+
+    /// What policy is asked about it.
+    pub(crate) fn question<'q>(
+        &'q self,
+        scheme: Scheme,
+        to: &'q Destination,
+    ) -> PolicyQuestion<'q> {
+        PolicyQuestion {
+            scheme,
+            to,
+            method: self.method,
+            overridden: self.overridden,
+            further: &self.further,
+            path: &self.path,
+            query: self.query.as_ref(),
+            headers: self.headers,
+            websocket: self.websocket,
+        }
     }
 
     /// Whether it may change something on the server, as sent or as meant.

@@ -19,17 +19,19 @@ use tokio::task::JoinSet;
 use tokio::{task, time};
 use tracing::{error, info, warn};
 
+use crate::bind::{BindError, BoundListeners, Inherited, bind};
 use crate::config::{Ca, Config};
 use crate::control::{self, Action, ActionError, Caller, ControlSocket, Controller, SocketError};
 use crate::dial::{Dialer, DialerError};
 use crate::dns::NameServer;
-use crate::gateway::{Gateway, PolicyCell};
+use crate::gateway::Gateway;
 use crate::lifecycle;
 use crate::limits::Limits;
-use crate::listen::{self, BindError, BoundListeners, Inherited, ListenerKind};
+use crate::listen::{self, ListenerKind};
 use crate::metrics::Metrics;
 use crate::open_files;
 use crate::phase::{Phase, reached};
+use crate::policy_cell::PolicyCell;
 use crate::policy_file::{PolicyError, PolicyFile, ReadPolicy};
 use crate::selfcheck::{self, SelfCheckError};
 use crate::workers::{self, Workers};
@@ -173,7 +175,7 @@ async fn build(
     let dialer = Dialer::new(config.upstream)?;
     let limits = Limits::new(config.limits, &policy.net.limits);
     open_files::make_room_for(limits.bounds().connections);
-    let bound = listen::bind(&config.listen, &config.dns, &mut inherited)?;
+    let bound = bind(&config.listen, &config.dns, &mut inherited)?;
 
     let listening = listening(&bound)?;
     let policy = PolicyCell::new(policy, hash.as_str());

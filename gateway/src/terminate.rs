@@ -14,14 +14,13 @@ use tokio_rustls::StartHandshake;
 use tokio_rustls::server::TlsStream;
 
 use crate::admit::HostPermit;
-use crate::connection::BlanketRefusal;
 use crate::dial::{tls_cipher, tls_version};
 use crate::gateway::Gateway;
 use crate::inspect::Meter;
 use crate::opening::client_hello::ClientHello;
 use crate::read_ahead::ReadAhead;
 use crate::record::ConnectionRecord;
-use crate::refuse::Refusal;
+use crate::refuse::{BlanketRefusal, Refusal};
 
 /// A connection whose TLS ends here.
 #[derive(Debug)]

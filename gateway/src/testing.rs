@@ -9,9 +9,10 @@ use policies::{NoFiles, Source};
 use tempfile::TempDir;
 
 use crate::dial::{Dialer, UpstreamSettings};
-use crate::gateway::{Gateway, PolicyCell};
+use crate::gateway::Gateway;
 use crate::limits::{Bounds, Limits};
 use crate::metrics::Metrics;
+use crate::policy_cell::PolicyCell;
 
 /// A gateway, and the directory its audit log is in.
 pub(crate) struct Stage {

@@ -6,9 +6,9 @@ use hickory_proto::op::{Message, MessageType, OpCode, Query};
 use hickory_proto::rr::{Name, RecordType};
 
 use super::*;
+use crate::bind::{Inherited, bind};
 use crate::dial::testing::{Script, TestAuthority};
 use crate::limits::Bounds;
-use crate::listen::{Inherited, bind};
 use crate::testing::{ALLOWED_TEST, Stage};
 
 const SETTINGS: config::DnsSettings =

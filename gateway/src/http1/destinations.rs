@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use policies::{Destination, Scheme};
 
-use crate::admit::admit;
-use crate::connection::{BlanketRefusal, ConnectionContext};
+use crate::admit::{Admitted, admit};
+use crate::connection::ConnectionContext;
 use crate::gateway::Gateway;
 use crate::record::ConnectionRecord;
-use crate::refuse::{Refusal, Reply};
+use crate::refuse::{BlanketRefusal, Refusal, Reply};
 use crate::request::{self, RawRequest};
 
 /// Where a request's destination is found.
@@ -105,24 +105,23 @@ impl ClearConnection<'_> {
         {
             return Ok(Arc::clone(last));
         }
-        let context = Arc::new(self.admit(scheme, to)?);
+        let context = Arc::new(self.admit(scheme, to));
         self.last = Some((generation, Arc::clone(&context)));
         Ok(context)
     }
 
-    fn admit(&mut self, scheme: Scheme, to: Destination) -> Result<ConnectionContext, Refusal> {
+    fn admit(&mut self, scheme: Scheme, to: Destination) -> ConnectionContext {
         self.record.destination(&to);
         let Self { gateway, record, .. } = self;
-        match admit(gateway, &to) {
-            Ok(admitted) => {
-                record.admitted(audit::Handling::Inspect, admitted.rule, &admitted.policy);
-                Ok(ConnectionContext::new(Ok(&admitted.permit), gateway, scheme, to, record))
+        match admit(&gateway.policy, &to) {
+            Ok(Admitted { permit, rule, policy, .. }) => {
+                record.admitted(audit::Handling::Inspect, rule, &policy);
+                ConnectionContext::new(Ok(&permit), gateway, scheme, to, record)
             }
-            Err(Refusal::Policy(denial)) => {
+            Err(denial) => {
                 let refusal = Err(BlanketRefusal::Denied(denial));
-                Ok(ConnectionContext::new(refusal, gateway, scheme, to, record))
+                ConnectionContext::new(refusal, gateway, scheme, to, record)
             }
-            Err(refusal) => Err(refusal),
         }
     }
 }

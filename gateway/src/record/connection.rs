@@ -9,11 +9,10 @@ use policies::Destination;
 use uuid::Uuid;
 
 use super::request::{destination, write_reason};
-use crate::connection::BlanketRefusal;
 use crate::dial::UpstreamFacts;
 use crate::gateway::Gateway;
 use crate::metrics::Metrics;
-use crate::refuse::{Refusal, Reply};
+use crate::refuse::{BlanketRefusal, Refusal, Reply};
 
 /// One connection that has begun and must end.
 #[derive(Debug)]

@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use audit::{
-    Decision, Entry, ErrorChain, Failure, Long, Name, Outcome, Text, Ticket, Unavailable, Verdict,
-};
-use policies::{Destination, Scheme};
+use audit::{Decision, Entry, ErrorChain, Failure, Long, Name, Outcome, Text, Ticket, Unavailable};
+use policies::{Destination, PolicyQuestion, Scheme};
 use uuid::Uuid;
 
 use super::connection::ConnectionTotals;
+use crate::authorize::{RequestPermit, authorize};
 use crate::dial::UpstreamFacts;
 use crate::gateway::Gateway;
 use crate::http_version::HttpVersion;
 use crate::inspect::Meter;
+use crate::policy_cell::LoadedPolicy;
 use crate::refuse::{Refusal, Reply};
 use crate::request::{RawRequest, Request};
 
@@ -97,23 +97,16 @@ impl RequestRecord {
         }
     }
 
-    /// The policy that is being asked.
-    pub(crate) fn policy(&mut self, policy: &Name) {
-        if let Some(entry) = &mut self.entry {
-            entry.decision.policy = Some(policy.clone());
-            entry.timing.decide = Some(entry.begun().elapsed().into());
-        }
-    }
-
-    /// Policy let it pass.
-    pub(crate) fn allowed(&mut self, verdict: Verdict, rule: Option<Name>, reason: &'static str) {
-        self.code = reason;
-        if let Some(entry) = &mut self.entry {
-            let decision = &mut entry.decision;
-            decision.verdict = Some(verdict);
-            decision.rule = rule;
-            decision.reason = Some(Text::constant(reason));
-        }
+    /// Step 6: asks policy. Without an open entry nothing is permitted.
+    pub(crate) fn authorize(
+        &mut self,
+        loaded: &LoadedPolicy,
+        question: &PolicyQuestion<'_>,
+    ) -> Result<RequestPermit, Refusal> {
+        let entry = self.entry.as_mut().ok_or(Unavailable::Closed)?;
+        let (permit, code) = authorize(entry, loaded, question)?;
+        self.code = code;
+        Ok(permit)
     }
 
     /// Resolves when the `opened` line is safe. Only then may a byte leave.

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use audit::{Name, Outcome, Unavailable, Verdict};
 use expect_test::expect_file;
-use policies::{Authority, HostName, Method, Reason, RequestPath};
+use policies::{Authority, HostName, Method, NotDoneYet, Reason, RequestPath};
 use uuid::Uuid;
 
-use super::{Denial, Refusal, Reply};
+use super::{Refusal, Reply};
+use crate::denial::Denial;
 use crate::dial::testing;
 use crate::limits::{Limit, LimitReached};
 use crate::websocket::WebSocketFault;
@@ -176,7 +177,7 @@ pub(super) fn samples() -> Vec<Refusal> {
         Refusal::AuditUnavailable(Unavailable::Closed),
         Refusal::BadAuthority(Authority::parse("a b").unwrap_err()),
         Refusal::BadName(HostName::parse("a b").unwrap_err()),
-        Refusal::BodyNotCheckable { rule: rule() },
+        Refusal::Policy(Denial::not_done_yet(NotDoneYet::Body, rule())),
         Refusal::BodyTooLarge { limit: 1 },
         Refusal::from(reached(Limit::Upload)),
         Refusal::from(reached(Limit::Download)),
@@ -195,7 +196,7 @@ pub(super) fn samples() -> Vec<Refusal> {
         path("/a/../b"),
         path("/%0"),
         Refusal::PolicyChanged,
-        Refusal::SecretUnavailable { rule: rule() },
+        Refusal::Policy(Denial::not_done_yet(NotDoneYet::Secret, rule())),
         Refusal::Passthrough("why"),
         Refusal::Trace,
         Refusal::UpstreamClosed(why()),
@@ -236,7 +237,6 @@ fn listed(refusal: &Refusal) {
         | Refusal::AuditUnavailable(_)
         | Refusal::BadAuthority(_)
         | Refusal::BadName(_)
-        | Refusal::BodyNotCheckable { .. }
         | Refusal::BodyTooLarge { .. }
         | Refusal::BudgetSpent(_)
         | Refusal::CapReached { .. }
@@ -255,7 +255,6 @@ fn listed(refusal: &Refusal) {
         | Refusal::Policy(_)
         | Refusal::PolicyChanged
         | Refusal::RateLimited(_)
-        | Refusal::SecretUnavailable { .. }
         | Refusal::Passthrough(_)
         | Refusal::Trace
         | Refusal::UpstreamClosed(_)

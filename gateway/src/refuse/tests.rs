@@ -81,7 +81,8 @@ fn an_inner_address_is_not_told() {
 #[test]
 fn a_rules_name_cannot_break_a_header() {
     let rule = "net.allow[0]\r\nEvil: 1\u{e9}".into();
-    let told = wire(&Refusal::SecretUnavailable { rule }, false);
+    let told =
+        wire(&Refusal::Policy(Denial::not_done_yet(policies::NotDoneYet::Secret, rule)), false);
     assert!(told.contains("\nx-sluice-rule: net.allow[0]??Evil: 1?\n"), "{told}");
 }
 
@@ -276,18 +277,8 @@ fn a_denied_request_names_the_method_that_a_header_asks_for() {
         };
         let scheme = policies::Scheme::Https;
         let request = crate::request::Request::read(&asked, scheme, &to, "allowed.test").unwrap();
-        let decision = policy.decide(&policies::PolicyQuestion {
-            scheme,
-            to: &to,
-            method: request.method,
-            overridden: request.overridden,
-            further: &request.further,
-            path: &request.path,
-            query: None,
-            headers: request.headers,
-            websocket: false,
-        });
-        let told = Denial::of_request(&decision, scheme, &to, &request).detail;
+        let question = request.question(scheme, &to);
+        let told = Denial::of_request(&policy.decide(&question), &question).detail;
         let expected =
             format!("`POST https://allowed.test:443/v1`{named} is not allowed: no rule matches");
         assert_eq!(told, expected);

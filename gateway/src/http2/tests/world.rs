@@ -122,7 +122,7 @@ async fn connect(gateway: &Arc<Gateway>) -> (SendRequest<Bytes>, Wire) {
 /// A connection to `allowed.test` on which nothing was said yet.
 pub(super) fn plug_in(gateway: &Arc<Gateway>) -> (DuplexStream, JoinHandle<Result<(), Refusal>>) {
     let to = Destination::parse("allowed.test:443").unwrap();
-    let permit = admit(gateway, &to).unwrap().permit;
+    let permit = admit(&gateway.policy, &to).unwrap().permit;
     let record = ConnectionRecord::begin(gateway, audit::Client::default()).unwrap();
     let ctx = ConnectionContext::new(Ok(&permit), gateway, Scheme::Https, to, &record);
     let (ours, theirs) = tokio::io::duplex(64 * 1024);

@@ -1,14 +1,12 @@
 //! Policy's no, with what there is to say about it.
 
 use audit::{Name, Verdict};
-use policies::{Decision, Destination, Policy, Reason, Scheme};
-
-use crate::request::Request;
+use policies::{Decision, Destination, NotDoneYet, Policy, PolicyQuestion, Reason, Scheme};
 
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{detail}")]
 pub(crate) struct Denial {
-    /// `no_rule`, `denied`, `not_approved` or `network_off`.
+    /// `no_rule`, `denied`, `not_approved`, `network_off`, or what cannot be done yet.
     pub(crate) code: &'static str,
     pub(crate) verdict: Verdict,
     pub(crate) rule: Option<Name>,
@@ -29,23 +27,37 @@ impl Denial {
     }
 
     /// A request was denied.
-    pub(crate) fn of_request(
-        decision: &Decision<'_>,
-        scheme: Scheme,
-        to: &Destination,
-        request: &Request<'_>,
-    ) -> Self {
-        let mut what = format!("`{} {scheme}://{to}{}`", request.method, request.path);
-        if let Some(other) = request.overridden.filter(|other| *other != request.method) {
+    pub(crate) fn of_request(decision: &Decision<'_>, question: &PolicyQuestion<'_>) -> Self {
+        let PolicyQuestion { scheme, to, method, path, .. } = question;
+        let mut what = format!("`{method} {scheme}://{to}{path}`");
+        if let Some(other) = question.overridden.filter(|other| other != method) {
             what.push_str(&format!(", by a header {other},"));
         }
-        if let Some(other) = request.further.first() {
+        if let Some(other) = question.further.first() {
             what.push_str(&format!(", by a header or a parameter `{}`,", other.path));
         }
-        if request.websocket {
+        if question.websocket {
             what.push_str(" as a WebSocket");
         }
-        Self::new(decision, &what, || narrowest_entry(scheme, to, request))
+        Self::new(decision, &what, || narrowest_entry(question))
+    }
+
+    /// A rule allows it and asks for more than can be done yet. That is not carried
+    /// out by half.
+    pub(crate) fn not_done_yet(lacking: NotDoneYet, rule: Name) -> Self {
+        let (code, detail) = match lacking {
+            NotDoneYet::Body => (
+                "body_not_checkable",
+                format!(
+                    "the rule `{rule}` wants the body checked, which this gateway cannot do yet"
+                ),
+            ),
+            NotDoneYet::Secret => (
+                "secret_unavailable",
+                format!("the rule `{rule}` puts a secret into the request, and none is at hand"),
+            ),
+        };
+        Self { code, verdict: Verdict::Deny, rule: Some(rule), detail, hint: None }
     }
 
     fn new(decision: &Decision<'_>, what: &str, entry: impl FnOnce() -> Option<String>) -> Self {
@@ -79,20 +91,20 @@ impl Denial {
 }
 
 /// The smallest entry that would let the request pass.
-fn narrowest_entry(scheme: Scheme, to: &Destination, request: &Request<'_>) -> Option<String> {
+fn narrowest_entry(question: &PolicyQuestion<'_>) -> Option<String> {
     // One entry would not do.
-    if !request.further.is_empty() {
+    if !question.further.is_empty() {
         return None;
     }
-    let scheme = match (scheme, request.websocket) {
+    let scheme = match (question.scheme, question.websocket) {
         (Scheme::Http, false) => "http",
         (Scheme::Http, true) => "ws",
         (Scheme::Https, false) => "https",
         (Scheme::Https, true) => "wss",
     };
-    let url = format!("{scheme}://{to}{}", request.path);
-    let asked = policies::SampleRequest::new(request.method.as_str(), &url).ok()?;
-    Some(Policy::hint(&asked, request.overridden))
+    let url = format!("{scheme}://{}{}", question.to, question.path);
+    let asked = policies::SampleRequest::new(question.method.as_str(), &url).ok()?;
+    Some(Policy::hint(&asked, question.overridden))
 }
 
 /// Quotes what YAML's flow style would read otherwise.

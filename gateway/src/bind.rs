@@ -4,15 +4,18 @@
 //! a TCP or UDP one. The network it listens on is not checked: whoever opened the
 //! socket has chosen that network, often one that only they can reach.
 
+mod inherited;
+
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use super::ListenerKind;
-use super::inherited::{Inherited, InheritedError, InheritedSocket};
 use crate::config::{self, Door, Fd, Listen};
 use crate::dns::NameServer;
+use crate::listen::ListenerKind;
+pub use inherited::Inherited;
+use inherited::{InheritedError, InheritedSocket};
 
 /// Every listener of a gateway, bound and not yet accepting.
 #[derive(Debug, Default)]
