@@ -79,7 +79,7 @@ pub(crate) async fn serve(accepted: Accepted, gateway: Arc<Gateway>) {
     let served = match Box::pin(opening::read(&mut stream, kind, &gateway)).await {
         Ok(Opening::Requests { proxy, mut inbox }) => {
             let source = &mut Destinations::per_request(&gateway, &mut record, proxy);
-            http1::serve(&mut stream, &mut inbox, source).await.apply_to(&stream);
+            http1::serve(&mut stream, &mut inbox, source, answer_http1).await.apply_to(&stream);
             Ok(())
         }
         Ok(Opening::Tunnel(opening)) => serve_one(stream, opening, &gateway, &mut record).await,
@@ -138,17 +138,17 @@ async fn serve_requests(
     match Box::pin(open(stream, opening, admission, gateway, record)).await? {
         OpenConnection::Clear { mut stream, mut inbox, context } => {
             let source = &mut Destinations::PerConnection(context);
-            http1::serve(&mut stream, &mut inbox, source).await.apply_to(&stream);
+            http1::serve(&mut stream, &mut inbox, source, answer_http1).await.apply_to(&stream);
             Ok(())
         }
         OpenConnection::Tls { mut stream, context } => {
             let source = &mut Destinations::PerConnection(context);
-            let end = http1::serve(&mut stream, &mut Inbox::new(), source).await;
+            let end = http1::serve(&mut stream, &mut Inbox::new(), source, answer_http1).await;
             end.apply_to(stream.get_ref().0.socket());
             Ok(())
         }
         OpenConnection::TlsHttp2 { stream, context } => {
-            Box::pin(http2::serve(stream, context)).await
+            Box::pin(http2::serve(stream, context, answer_http2)).await
         }
     }
 }
@@ -212,7 +212,7 @@ async fn open(
 }
 
 /// Steps 5 to 10 for one request in HTTP/1.1.
-pub(crate) async fn answer_http1<C: AsyncRead + AsyncWrite + Unpin>(
+async fn answer_http1<C: AsyncRead + AsyncWrite + Unpin>(
     client: &mut ClientIo<'_, C>,
     head: &RequestHead,
     source: &mut Destinations<'_>,

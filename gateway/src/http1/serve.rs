@@ -20,18 +20,23 @@ use crate::http1_codec::fields::KnownField;
 use crate::http1_codec::framing::{self, Framing};
 use crate::http1_codec::head::{HeadSearch, RequestHead};
 use crate::inbox::{HeadError, Inbox};
-use crate::lifecycle::answer_http1;
 use crate::limits::Limits;
 use crate::refuse::{Refusal, Reply};
 use crate::relay::{ExchangeDeadlines, Waited};
 use crate::request::RawRequest;
 
 /// Serves requests until one side has had enough. `inbox` holds what was read
-/// while the connection was opened.
+/// while the connection was opened; `answer` does steps 5 to 10 for each.
 pub(crate) async fn serve<C: AsyncRead + AsyncWrite + Unpin>(
     io: &mut C,
     inbox: &mut Inbox,
     source: &mut Destinations<'_>,
+    answer: impl AsyncFn(
+        &mut ClientIo<'_, C>,
+        &RequestHead,
+        &mut Destinations<'_>,
+        &mut ExchangeBuffers,
+    ) -> ExchangeEnd,
 ) -> ConnectionEnd {
     let gateway = Arc::clone(source.gateway());
     let mut deadlines = ExchangeDeadlines::new(&gateway);
@@ -43,7 +48,7 @@ pub(crate) async fn serve<C: AsyncRead + AsyncWrite + Unpin>(
         let end = match next {
             Ok(true) => {
                 let client = &mut ClientIo { io, inbox, deadlines: &mut deadlines };
-                answer_http1(client, &head, source, &mut buffers).await
+                answer(client, &head, source, &mut buffers).await
             }
             Ok(false) => ExchangeEnd::Close,
             Err(refusal) => ExchangeEnd::Refused(source.refuse(&refusal)),

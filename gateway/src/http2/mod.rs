@@ -38,21 +38,25 @@ use tokio::time;
 
 use crate::connection::ConnectionContext;
 use crate::frames::{FrameWatch, StreamOpener, UnreadStream, watched};
-use crate::lifecycle::answer_http2;
 use crate::refuse::Refusal;
 use crate::write_batch::{Gate, batched_behind, in_turns};
 use head::UpstreamAuthority;
 pub(crate) use pump::{ClientSide, ClientStream, StreamError};
 pub(crate) use stream::{IncomingStream, OutgoingStream, StreamFailure, UpstreamLearned};
 
-/// Serves a connection until it ends, or until it should.
-pub(crate) async fn serve<C>(client: C, ctx: Arc<ConnectionContext>) -> Result<(), Refusal>
+/// Serves a connection until it ends, or until it should. `answer` does steps 5 to
+/// 10 for each of its streams.
+pub(crate) async fn serve<C>(
+    client: C,
+    ctx: Arc<ConnectionContext>,
+    answer: impl AsyncFn(IncomingStream<'_>) -> UpstreamLearned,
+) -> Result<(), Refusal>
 where
     C: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let (client, sender) = batched_behind(recorded(&ctx), client);
     let (client, watch) = watched(client, StreamOpener::Peer, STREAM_WINDOW_BYTES);
-    let ended = in_turns(sender, serve_streams(client, &ctx, &watch)).await;
+    let ended = in_turns(sender, serve_streams(client, &ctx, &watch, answer)).await;
     record_unread(&ctx, &watch, Some(&ended));
     ended
 }
@@ -71,6 +75,7 @@ async fn serve_streams<C>(
     client: C,
     ctx: &ConnectionContext,
     watch: &FrameWatch,
+    answer: impl AsyncFn(IncomingStream<'_>) -> UpstreamLearned,
 ) -> Result<(), Refusal>
 where
     C: AsyncRead + AsyncWrite + Unpin,
@@ -95,7 +100,7 @@ where
                 Some(Ok((request, respond))) => {
                     watch.taken(respond.stream_id().as_u32());
                     let incoming = IncomingStream::new(ctx, &authority, request, respond);
-                    streams.push(answer_http2(incoming));
+                    streams.push(answer(incoming));
                     had_request = true;
                     if streams.len() > MAX_ANSWERING {
                         connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);

@@ -18,6 +18,7 @@ use crate::admit::admit;
 use crate::connection::ConnectionContext;
 use crate::dial::testing::{TestAuthority, TestServer};
 use crate::gateway::Gateway;
+use crate::lifecycle::answer_http2;
 use crate::limits::Bounds;
 use crate::record::ConnectionRecord;
 use crate::refuse::Refusal;
@@ -127,7 +128,7 @@ pub(super) fn plug_in(gateway: &Arc<Gateway>) -> (DuplexStream, JoinHandle<Resul
     let ctx = ConnectionContext::new(Ok(&permit), gateway, Scheme::Https, to, &record);
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let serving = tokio::spawn(async move {
-        let ended = super::super::serve(ours, Arc::new(ctx)).await;
+        let ended = super::super::serve(ours, Arc::new(ctx), answer_http2).await;
         record.close(audit::Outcome::Relayed);
         ended
     });
