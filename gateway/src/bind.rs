@@ -56,17 +56,17 @@ pub(crate) fn bind(
         (ListenerKind::CapturedHttps, &listen.https),
     ] {
         for door in doors {
-            bound.open(kind, door, inherited)?;
+            bound.bind_for_connections(kind, door, inherited)?;
         }
     }
     for door in &listen.dns {
-        bound.open_for_names(door, dns, inherited)?;
+        bound.bind_for_names(door, dns, inherited)?;
     }
     Ok(bound)
 }
 
 impl BoundListeners {
-    fn open(
+    fn bind_for_connections(
         &mut self,
         kind: ListenerKind,
         door: &Door,
@@ -90,7 +90,7 @@ impl BoundListeners {
         Ok(())
     }
 
-    fn open_for_names(
+    fn bind_for_names(
         &mut self,
         door: &Door,
         dns: &config::DnsSettings,

@@ -17,7 +17,7 @@ use crate::gateway::Gateway;
 use crate::http_version::HttpVersion;
 use crate::record::{self, ConnectionRecord, ConnectionTotals, RequestRecord};
 use crate::refuse::{BlanketRefusal, Refusal, Reply};
-use crate::request::{RawRequest, Request};
+use crate::request::{ParsedRequest, RawRequest};
 
 /// One destination on one connection. HTTP/1.1 and HTTP/2 judge every request
 /// through [`authorize`](ConnectionContext::authorize), and only through it.
@@ -34,7 +34,7 @@ pub(crate) struct ConnectionContext {
     blanket_refusal: Option<BlanketRefusal>,
     facts: RecordFacts,
     /// Whether the destination is known to be in the log.
-    opened: AtomicBool,
+    destination_recorded: AtomicBool,
 }
 
 /// What every record of this connection says alike. Made once, cloned cheaply.
@@ -48,7 +48,7 @@ struct RecordFacts {
 /// A request that may go out, with its record begun.
 pub(crate) struct Authorized<'h> {
     pub(crate) permit: RequestPermit,
-    pub(crate) request: Request<'h>,
+    pub(crate) request: ParsedRequest<'h>,
     pub(crate) record: RequestRecord,
 }
 
@@ -81,7 +81,7 @@ impl ConnectionContext {
             id: record.id(),
             blanket_refusal: admission.err(),
             facts,
-            opened: AtomicBool::new(false),
+            destination_recorded: AtomicBool::new(false),
         }
     }
 
@@ -139,8 +139,8 @@ impl ConnectionContext {
         &self,
         raw: RawRequest<'h>,
         record: &mut RequestRecord,
-    ) -> Result<(RequestPermit, Request<'h>), Refusal> {
-        let read = Request::read(&raw, self.scheme, &self.destination, &self.authority);
+    ) -> Result<(RequestPermit, ParsedRequest<'h>), Refusal> {
+        let read = ParsedRequest::read(&raw, self.scheme, &self.destination, &self.authority);
         let request = match read {
             Ok(request) => request,
             Err(refusal) => {
@@ -154,14 +154,14 @@ impl ConnectionContext {
         }
         self.gateway.limits.admit_request()?;
         let permit = self.ask(&request, record)?;
-        self.open(&request, record).await?;
+        self.record_before_sending(&request, record).await?;
         Ok((permit, request))
     }
 
     /// Asks the policy of this moment.
     fn ask(
         &self,
-        request: &Request<'_>,
+        request: &ParsedRequest<'_>,
         record: &mut RequestRecord,
     ) -> Result<RequestPermit, Refusal> {
         let question = request.question(self.scheme, &self.destination);
@@ -170,21 +170,25 @@ impl ConnectionContext {
 
     /// Whether a request that is under way would still be allowed, under the
     /// policy of this moment.
-    pub(crate) fn reconsider(&self, request: &Request<'_>) -> Result<(), Refusal> {
+    pub(crate) fn reconsider(&self, request: &ParsedRequest<'_>) -> Result<(), Refusal> {
         let question = request.question(self.scheme, &self.destination);
         Ok(reconsider(&self.gateway.policy.load().policy, &question)?)
     }
 
     /// The first request to a destination, and every request that may change
     /// something, is in the log before it leaves.
-    async fn open(&self, request: &Request<'_>, record: &mut RequestRecord) -> Result<(), Refusal> {
-        let known = self.opened.load(Ordering::Acquire);
+    async fn record_before_sending(
+        &self,
+        request: &ParsedRequest<'_>,
+        record: &mut RequestRecord,
+    ) -> Result<(), Refusal> {
+        let known = self.destination_recorded.load(Ordering::Acquire);
         if request.mutates() || !(known || self.gateway.recorded.has(&self.destination)) {
-            record.opened().await?;
+            record.write_opened().await?;
             self.gateway.recorded.remember(&self.destination);
         }
         if !known {
-            self.opened.store(true, Ordering::Release);
+            self.destination_recorded.store(true, Ordering::Release);
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use policies::{Admission, Destination, Policy};
 use tokio::sync::watch;
 
 use crate::dial::Dialer;
-use crate::limits::Limits;
+use crate::limits::GatewayLimits;
 use crate::metrics::Metrics;
 use crate::per_worker::{PerWorker, WorkerCount};
 use crate::policy_cell::PolicyCell;
@@ -27,7 +27,7 @@ pub struct Gateway {
     pub(crate) tls: Serving,
     pub(crate) dialer: Dialer,
     pub(crate) log: Log,
-    pub(crate) limits: Limits,
+    pub(crate) limits: GatewayLimits,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) recorded: RecordedDestinations,
     /// Requests that are under way.
@@ -41,7 +41,7 @@ impl Gateway {
         tls: Serving,
         dialer: Dialer,
         log: Log,
-        limits: Limits,
+        limits: GatewayLimits,
         metrics: Metrics,
     ) -> Self {
         let signal = GatewaySignal { generation: policy.load().generation, draining: false };

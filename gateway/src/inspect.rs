@@ -1,6 +1,6 @@
 //! Step 7 of 10: what is looked at while bytes go by.
 //!
-//! Budgets, so far: a [`Meter`] stands in the way of every byte of a request, an
+//! Budgets, so far: a [`TrafficMeter`] stands in the way of every byte of a request, an
 //! answer or a tunnel, and is asked before it is sent. It never holds bytes back
 //! to look at them later, so inspecting takes no memory.
 
@@ -18,7 +18,7 @@ use crate::refuse::Refusal;
 /// Both directions share it, so it is atomic; each is counted before it is sent,
 /// so that a budget is never exceeded and then regretted.
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub(crate) struct TrafficMeter {
     gateway: Arc<Gateway>,
     sent: AtomicU64,
     received: AtomicU64,
@@ -41,7 +41,7 @@ impl Drop for ReservedBytes {
     }
 }
 
-impl Meter {
+impl TrafficMeter {
     pub(crate) fn new(gateway: Arc<Gateway>) -> Self {
         let body_limit = gateway.limits.bounds().body.unwrap_or(u64::MAX);
         let zero = || AtomicU64::new(0);

@@ -1,6 +1,6 @@
 //! One connection, from accept to close.
 //!
-//! Read [`serve`], [`serve_one`] and [`open`] for a connection, then
+//! Read [`serve`], [`serve_one`] and [`terminate_tls`] for a connection, then
 //! [`answer_http1`] and [`answer_http2`] for each of its requests, or [`tunnel`]
 //! for a connection that is not opened. Each step takes what the step before it
 //! made, so none can be skipped: [`HostPermit`](crate::HostPermit) and
@@ -13,7 +13,7 @@
 //! | 1 listen | [`crate::listen`] | calls [`serve`] |
 //! | 2 opening | [`crate::opening`] | [`serve`] |
 //! | 3 admit | [`crate::admit`] | [`serve_one`] |
-//! | 4 terminate | [`crate::terminate`] | [`open`] |
+//! | 4 terminate | [`crate::terminate`] | [`terminate_tls`] |
 //! | 5 request | [`crate::request`] | [`answer_http1`], [`answer_http2`] |
 //! | 6 authorize | [`crate::authorize`] | [`answer_http1`], [`answer_http2`] |
 //! | 7 inspect | [`crate::inspect`] | [`send_http1`], [`send_http2`], [`tunnel`] |
@@ -53,7 +53,7 @@ use crate::http2::{
     UpstreamLearned,
 };
 use crate::inbox::Inbox;
-use crate::inspect::Meter;
+use crate::inspect::TrafficMeter;
 use crate::listen::Accepted;
 use crate::opening::reply::{confirm, refuse_as_http, refuse_as_tls};
 use crate::opening::socks::{self, SocksReply};
@@ -135,39 +135,39 @@ async fn serve_requests(
 ) -> Result<(), Refusal> {
     // The memory of a handshake is given back when it is done: of a connection
     // that then idles for hours it would be the most.
-    match Box::pin(open(stream, opening, admission, gateway, record)).await? {
-        OpenConnection::Clear { mut stream, mut inbox, context } => {
+    match Box::pin(terminate_tls(stream, opening, admission, gateway, record)).await? {
+        RequestConnection::Clear { mut stream, mut inbox, context } => {
             let source = &mut Destinations::PerConnection(context);
             http1::serve(&mut stream, &mut inbox, source, answer_http1).await.apply_to(&stream);
             Ok(())
         }
-        OpenConnection::Tls { mut stream, context } => {
+        RequestConnection::Tls { mut stream, context } => {
             let source = &mut Destinations::PerConnection(context);
             let end = http1::serve(&mut stream, &mut Inbox::new(), source, answer_http1).await;
             end.apply_to(stream.get_ref().0.socket());
             Ok(())
         }
-        OpenConnection::TlsHttp2 { stream, context } => {
+        RequestConnection::TlsHttp2 { stream, context } => {
             Box::pin(http2::serve(stream, context, answer_http2)).await
         }
     }
 }
 
 /// A connection that requests can be read from.
-enum OpenConnection {
+enum RequestConnection {
     Clear { stream: TcpStream, inbox: Inbox, context: Arc<ConnectionContext> },
     Tls { stream: Box<TlsStream<ReadAhead<TcpStream>>>, context: Arc<ConnectionContext> },
     TlsHttp2 { stream: Box<TlsStream<ReadAhead<TcpStream>>>, context: Arc<ConnectionContext> },
 }
 
 /// Step 4: whatever TLS there is ends here.
-async fn open(
+async fn terminate_tls(
     mut stream: TcpStream,
     mut opening: TunnelOpening,
     admission: Result<Admitted, BlanketRefusal>,
     gateway: &Arc<Gateway>,
     record: &mut ConnectionRecord,
-) -> Result<OpenConnection, Refusal> {
+) -> Result<RequestConnection, Refusal> {
     let context = |admission: Result<Admitted, BlanketRefusal>, scheme, to, record: &_| {
         let permit = admission.as_ref().map(|admitted| &admitted.permit).map_err(Clone::clone);
         Arc::new(ConnectionContext::new(permit, gateway, scheme, to, record))
@@ -175,7 +175,7 @@ async fn open(
     let Some(hello) = opening.client_hello(&mut stream, gateway).await? else {
         let TunnelOpening { to, inbox, .. } = opening;
         let context = context(admission, Scheme::Http, to, record);
-        return Ok(OpenConnection::Clear { stream, inbox, context });
+        return Ok(RequestConnection::Clear { stream, inbox, context });
     };
     let to = opening.to;
     let (admission, leaf) = match check_name(&hello, &to) {
@@ -206,8 +206,8 @@ async fn open(
     let Terminated { stream, protocol } = terminated;
     let stream = Box::new(stream);
     Ok(match protocol {
-        Protocol::Http1 => OpenConnection::Tls { stream, context },
-        Protocol::Http2 => OpenConnection::TlsHttp2 { stream, context },
+        Protocol::Http1 => RequestConnection::Tls { stream, context },
+        Protocol::Http2 => RequestConnection::TlsHttp2 { stream, context },
     })
 }
 
@@ -340,20 +340,15 @@ async fn tunnel(
     record: &mut ConnectionRecord,
 ) -> Result<(), Refusal> {
     let TunnelOpening { to, mut inbox, .. } = opening;
-    let meter = Meter::new(Arc::clone(gateway));
-    // A name is bytes that leave, too: under a wildcard a client can choose it.
-    let name = meter.reserve(to.host.to_string().len())?;
-    record.opened().await?;
-    let dialled = gateway.dialer.tunnel(&admitted.permit, &to).await;
-    meter.settle(name, &dialled);
-    record.totals().add(&meter.traffic());
-    let (mut upstream, facts) = dialled?;
+    let dial = gateway.dialer.tunnel(&admitted.permit, &to);
+    // Boxed: a tunnel that then idles for hours would carry its memory.
+    let (mut upstream, facts) = Box::pin(record.dial(gateway, &to, dial)).await??;
     record.dialled(&facts);
 
     let mut deadlines = ExchangeDeadlines::new(gateway);
     deadlines.begin(gateway);
     let mut upstream_in = Inbox::new();
-    let meter = Meter::new(Arc::clone(gateway));
+    let meter = TrafficMeter::new(Arc::clone(gateway));
     let tunnel =
         Tunnel::between((&mut stream, &mut inbox), (&mut upstream, &mut upstream_in), &meter);
     let allowed = || match admitted.still_holds(&gateway.policy, &to)? {

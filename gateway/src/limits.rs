@@ -1,7 +1,7 @@
 //! How much one sandbox may take, and how much it has taken.
 //!
 //! [`Bounds`] say how much, from the settings and the policy, the strictest of
-//! both. [`Limits`] count against them. The two are apart because a policy may
+//! both. [`GatewayLimits`] count against them. The two are apart because a policy may
 //! be replaced while the gateway runs: new bounds take effect at once, and what
 //! was counted stays counted. A reload is no way to a fresh budget.
 //!
@@ -28,7 +28,7 @@ use window::RequestWindow;
 
 /// The counts of one gateway, and the bounds they are held to.
 #[derive(Debug)]
-pub(crate) struct Limits {
+pub(crate) struct GatewayLimits {
     configured: Bounds,
     bounds: ArcSwap<Bounds>,
     slots: Arc<ConnectionSlots>,
@@ -39,7 +39,7 @@ pub(crate) struct Limits {
     downloaded: AtomicU64,
 }
 
-impl Limits {
+impl GatewayLimits {
     /// Nothing counted yet, held to the stricter of `configured` and `policy`.
     pub(crate) fn new(configured: Bounds, policy: &NetLimits) -> Self {
         let bounds = configured.and(policy);
@@ -68,7 +68,7 @@ impl Limits {
     fn admit_request_at(&self, now: Instant) -> Result<(), LimitReached> {
         let bound = self.bounds.load().requests_per_minute;
         self.requests.lock().take(now, bound).map_err(|full| LimitReached {
-            limit: Limit::RequestsPerMinute,
+            limit: LimitKind::RequestsPerMinute,
             value: u64::from(full.bound),
             reached: u64::from(full.bound) + 1,
             retry_after: Some(full.retry_after),
@@ -77,7 +77,7 @@ impl Limits {
 
     /// Counts `bytes` that are about to leave the sandbox.
     pub(crate) fn upload(&self, bytes: u64) -> Result<(), LimitReached> {
-        spend(&self.uploaded, bytes, self.bounds.load().upload, Limit::Upload)
+        spend(&self.uploaded, bytes, self.bounds.load().upload, LimitKind::Upload)
     }
 
     /// Takes back what was counted as leaving and did not leave.
@@ -91,7 +91,7 @@ impl Limits {
         let bound = self.bounds.load().download.unwrap_or(u64::MAX);
         let reached = before.saturating_add(bytes);
         if reached > bound {
-            let limit = Limit::Download;
+            let limit = LimitKind::Download;
             return Err(LimitReached { limit, value: bound, reached, retry_after: None });
         }
         Ok(())
@@ -99,7 +99,7 @@ impl Limits {
 
     /// Counts `bytes` that are about to reach the sandbox.
     pub(crate) fn download(&self, bytes: u64) -> Result<(), LimitReached> {
-        spend(&self.downloaded, bytes, self.bounds.load().download, Limit::Download)
+        spend(&self.downloaded, bytes, self.bounds.load().download, LimitKind::Download)
     }
 
     /// Waits for room for one more connection. It is taken until dropped.
@@ -137,7 +137,7 @@ fn spend(
     count: &AtomicU64,
     bytes: u64,
     bound: Option<u64>,
-    limit: Limit,
+    limit: LimitKind,
 ) -> Result<(), LimitReached> {
     let bound = bound.unwrap_or(u64::MAX);
     let added = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |spent| {
@@ -158,7 +158,7 @@ fn spend(
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the limit `{limit}` of {value} is reached")]
 pub(crate) struct LimitReached {
-    pub(crate) limit: Limit,
+    pub(crate) limit: LimitKind,
     /// The bound.
     pub(crate) value: u64,
     /// What the count would have become.
@@ -169,13 +169,13 @@ pub(crate) struct LimitReached {
 
 /// What is limited. The names are those of the policy language.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) enum Limit {
+pub(crate) enum LimitKind {
     Download,
     RequestsPerMinute,
     Upload,
 }
 
-impl std::fmt::Display for Limit {
+impl std::fmt::Display for LimitKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Download => "download",

@@ -85,7 +85,7 @@ enum LogFormat {
 
 /// Why the program fails.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum ProgramError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error("no gateway answers at {}", path.display())]
@@ -113,7 +113,7 @@ fn main() -> ExitCode {
 }
 
 #[expect(clippy::print_stdout, reason = "`--check` answers on stdout")]
-fn run(args: &Args, inherited: Inherited) -> Result<(), Failure> {
+fn run(args: &Args, inherited: Inherited) -> Result<(), ProgramError> {
     log_to_stderr(args)?;
     let mut config = config::load_with(&args.config, &args.given)?;
     config.observe |= args.observe;
@@ -123,7 +123,8 @@ fn run(args: &Args, inherited: Inherited) -> Result<(), Failure> {
         return Ok(());
     }
     // The first of the workers; the server starts the others.
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
+    let runtime =
+        Builder::new_current_thread().enable_all().build().map_err(ProgramError::Runtime)?;
     if args.health {
         return runtime.block_on(health(&config));
     }
@@ -131,22 +132,22 @@ fn run(args: &Args, inherited: Inherited) -> Result<(), Failure> {
 }
 
 /// For health checks of container engines: the image has no shell to ask with.
-async fn health(config: &Config) -> Result<(), Failure> {
+async fn health(config: &Config) -> Result<(), ProgramError> {
     let asked = time::timeout(HEALTH_TIMEOUT, control::status(&config.control)).await;
-    let answer = asked.map_err(|_| Failure::NotReady { why: "it does not answer".to_owned() })?;
+    let answer = asked.map_err(|_| ProgramError::NotReady { why: "it does not answer".to_owned() })?;
     let status =
-        answer.map_err(|source| Failure::Health { path: config.control.clone(), source })?;
+        answer.map_err(|source| ProgramError::Health { path: config.control.clone(), source })?;
     if status.ready {
         return Ok(());
     }
     let why = status.audit.why_not.unwrap_or_else(|| "it is draining".to_owned());
-    Err(Failure::NotReady { why })
+    Err(ProgramError::NotReady { why })
 }
 
-async fn serve(config: Config, inherited: Inherited, args: &Args) -> Result<(), Failure> {
+async fn serve(config: Config, inherited: Inherited, args: &Args) -> Result<(), ProgramError> {
     let mut stdin_closed = pin!(stdin_closed(args.lifeline));
     let mut deadline_reached = pin!(deadline_reached(args.until));
-    let mut signals = OsSignals::listen().map_err(Failure::Signals)?;
+    let mut signals = OsSignals::listen().map_err(ProgramError::Signals)?;
     let server = Server::start(config, inherited).await?;
     for listening in server.listening() {
         info!(way = %listening.way, address = %listening.address, "listening");
@@ -203,9 +204,9 @@ async fn deadline_reached(until: Option<u64>) {
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 const MIN_SLEEP: Duration = Duration::from_millis(1);
 
-fn log_to_stderr(args: &Args) -> Result<(), Failure> {
+fn log_to_stderr(args: &Args) -> Result<(), ProgramError> {
     let filter: Targets =
-        args.log.parse().map_err(|why| Failure::Log { written: args.log.clone(), why })?;
+        args.log.parse().map_err(|why| ProgramError::Log { written: args.log.clone(), why })?;
     let colours =
         io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
     let lines = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(io::stderr);
@@ -220,7 +221,7 @@ fn log_to_stderr(args: &Args) -> Result<(), Failure> {
 /// Prints a failure and its causes. The exit code is 2 if the operator's files are
 /// wrong, else 1.
 #[expect(clippy::print_stderr, reason = "the log may be what failed")]
-fn print_failure(failure: &Failure) -> ExitCode {
+fn print_failure(failure: &ProgramError) -> ExitCode {
     eprintln!("sluice-gateway: {failure}");
     let mut cause = failure.source();
     while let Some(err) = cause {
@@ -228,14 +229,14 @@ fn print_failure(failure: &Failure) -> ExitCode {
         cause = err.source();
     }
     match failure {
-        Failure::Config(_) | Failure::Log { .. } | Failure::Start(StartError::Policy(_)) => {
-            ExitCode::from(2)
-        }
-        Failure::Health { .. }
-        | Failure::NotReady { .. }
-        | Failure::Runtime(_)
-        | Failure::Signals(_)
-        | Failure::Start(_) => ExitCode::FAILURE,
+        ProgramError::Config(_)
+        | ProgramError::Log { .. }
+        | ProgramError::Start(StartError::Policy(_)) => ExitCode::from(2),
+        ProgramError::Health { .. }
+        | ProgramError::NotReady { .. }
+        | ProgramError::Runtime(_)
+        | ProgramError::Signals(_)
+        | ProgramError::Start(_) => ExitCode::FAILURE,
     }
 }
 

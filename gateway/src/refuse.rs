@@ -23,7 +23,7 @@ use policies::{AuthorityError, HostError, MethodError, PathError, PathFault};
 use crate::denial::Denial;
 use crate::dial::DialError;
 use crate::http1_codec::head::HeadFault;
-use crate::limits::{Limit, LimitReached};
+use crate::limits::{LimitKind, LimitReached};
 use crate::websocket::WebSocketFault;
 
 pub(crate) use blanket::BlanketRefusal;
@@ -214,8 +214,8 @@ impl From<Denial> for Refusal {
 impl From<LimitReached> for Refusal {
     fn from(reached: LimitReached) -> Self {
         match reached.limit {
-            Limit::RequestsPerMinute => Self::RateLimited(reached),
-            Limit::Download | Limit::Upload => Self::BudgetSpent(reached),
+            LimitKind::RequestsPerMinute => Self::RateLimited(reached),
+            LimitKind::Download | LimitKind::Upload => Self::BudgetSpent(reached),
         }
     }
 }

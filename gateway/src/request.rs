@@ -1,7 +1,7 @@
 //! Step 5 of 10: one reading of the request.
 //!
 //! HTTP/1.1 and HTTP/2 say the same things in different places. Both are brought
-//! into an [`RawRequest`], which holds what was sent, and [`Request::read`] makes of it
+//! into an [`RawRequest`], which holds what was sent, and [`ParsedRequest::read`] makes of it
 //! the one reading that policy judges and the upstream gets. Whatever could be
 //! read in two ways is refused here: two hosts, a host that is not the
 //! connection's, a path with dot segments, a method we do not know, two spellings
@@ -39,7 +39,7 @@ pub(crate) struct RawRequest<'h> {
 
 /// A request in its one reading.
 #[derive(Clone)]
-pub(crate) struct Request<'h> {
+pub(crate) struct ParsedRequest<'h> {
     pub(crate) method: Method,
     pub(crate) overridden: Option<Method>,
     /// Paths that it tells the server to serve instead.
@@ -52,7 +52,7 @@ pub(crate) struct Request<'h> {
     pub(crate) headers: &'h RequestHeaders,
 }
 
-impl<'h> Request<'h> {
+impl<'h> ParsedRequest<'h> {
     /// Reads a request on a connection to `to`, which `authority` spells.
     pub(crate) fn read(
         raw: &RawRequest<'h>,

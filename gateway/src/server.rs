@@ -26,7 +26,7 @@ use crate::dial::{Dialer, DialerError};
 use crate::dns::NameServer;
 use crate::gateway::Gateway;
 use crate::lifecycle;
-use crate::limits::Limits;
+use crate::limits::GatewayLimits;
 use crate::listen::{self, ListenerKind};
 use crate::metrics::Metrics;
 use crate::open_files;
@@ -173,7 +173,7 @@ async fn build(
         certs::TrustKit::write(kit, tls.authority().certificate(), &config.upstream.roots)?;
     }
     let dialer = Dialer::new(config.upstream)?;
-    let limits = Limits::new(config.limits, &policy.net.limits);
+    let limits = GatewayLimits::new(config.limits, &policy.net.limits);
     open_files::make_room_for(limits.bounds().connections);
     let bound = bind(&config.listen, &config.dns, &mut inherited)?;
 

@@ -16,7 +16,6 @@ use tokio_rustls::server::TlsStream;
 use crate::admit::HostPermit;
 use crate::dial::{tls_cipher, tls_version};
 use crate::gateway::Gateway;
-use crate::inspect::Meter;
 use crate::opening::client_hello::ClientHello;
 use crate::read_ahead::ReadAhead;
 use crate::record::ConnectionRecord;
@@ -53,8 +52,7 @@ pub(crate) fn check_name(hello: &ClientHello, to: &Destination) -> Result<(), Bl
 ///
 /// Nothing is translated between the two, so a client must not be given a
 /// protocol that its upstream does not speak. To find out may take a connection,
-/// and that is the first thing to leave for this destination: its name is counted,
-/// and the connection is in the log, before it does.
+/// and that is the first thing to leave for this destination.
 pub(crate) async fn protocols(
     permit: &HostPermit,
     hello: &ClientHello,
@@ -67,15 +65,7 @@ pub(crate) async fn protocols(
     }
     let speaks_h2 = match gateway.dialer.known_to_speak_h2(to) {
         Some(known) => Ok(known),
-        None => {
-            let meter = Meter::new(Arc::clone(gateway));
-            let name = meter.reserve(to.host.to_string().len())?;
-            record.opened().await?;
-            let speaks_h2 = gateway.dialer.speaks_h2(permit, to).await;
-            meter.settle(name, &speaks_h2);
-            record.totals().add(&meter.traffic());
-            speaks_h2
-        }
+        None => record.dial(gateway, to, gateway.dialer.speaks_h2(permit, to)).await?,
     };
     Ok(match speaks_h2 {
         Ok(true) => Alpn::H2OrHttp1,

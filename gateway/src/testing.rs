@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::dial::{Dialer, UpstreamSettings};
 use crate::gateway::Gateway;
-use crate::limits::{Bounds, Limits};
+use crate::limits::{Bounds, GatewayLimits};
 use crate::metrics::Metrics;
 use crate::policy_cell::PolicyCell;
 
@@ -66,7 +66,7 @@ impl Stage {
                 .expect("a log can be opened");
         let authority =
             CertificateAuthority::in_memory("test", Lifetime::default()).expect("keys are made");
-        let limits = Limits::new(bounds, &policy.net.limits);
+        let limits = GatewayLimits::new(bounds, &policy.net.limits);
         let gateway = Gateway::new(
             PolicyCell::new(policy, "hash"),
             Serving::new(Arc::new(authority)).expect("leaves can be minted"),

@@ -19,7 +19,7 @@ use super::route::Dialable;
 pub(super) async fn first_of(addresses: &[Dialable]) -> io::Result<(TcpStream, Dialable)> {
     // The usual case needs no task.
     if let [only] = addresses {
-        return Ok((open(only.get()).await?, *only));
+        return Ok((connect_one(only.get()).await?, *only));
     }
     let mut waiting = addresses.iter().copied();
     let mut trying = JoinSet::new();
@@ -27,7 +27,7 @@ pub(super) async fn first_of(addresses: &[Dialable]) -> io::Result<(TcpStream, D
     loop {
         match waiting.next() {
             Some(next) => {
-                trying.spawn(async move { (open(next.get()).await, next) });
+                trying.spawn(async move { (connect_one(next.get()).await, next) });
             }
             None if trying.is_empty() => return Err(last),
             None => {}
@@ -44,7 +44,7 @@ pub(super) async fn first_of(addresses: &[Dialable]) -> io::Result<(TcpStream, D
     }
 }
 
-async fn open(address: SocketAddr) -> io::Result<TcpStream> {
+async fn connect_one(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new()

@@ -21,13 +21,13 @@ use tokio::time::{self, Instant};
 
 use super::Permit;
 use super::capabilities::UpstreamCapabilities;
+use super::establish::Dialled;
 use super::facts::UpstreamFacts;
-use super::open::Dialled;
 use super::route::Dialable;
 use super::settings::PoolSizes;
 use super::stream::Tls;
 use crate::authorize::RequestPermit;
-use crate::frames::{FrameWatch, StreamOpener, Watched, watched};
+use crate::frames::{FrameWatch, StreamOpener, WatchedStream, watched};
 use crate::write_batch::{Batched, batched, in_turns};
 
 /// A place on a shared connection, for one request. Dropping it gives the place
@@ -248,7 +248,7 @@ pub(super) async fn start(
 
 /// Keeps a connection going until its end, and then takes it off the list.
 async fn drive(
-    connection: Connection<Watched<Batched<Tls>>, Bytes>,
+    connection: Connection<WatchedStream<Batched<Tls>>, Bytes>,
     maintain: impl Future<Output = ()>,
     shared: Weak<Http2Pool>,
     to: Destination,

@@ -19,10 +19,10 @@ mod capabilities;
 mod connect;
 mod distrust;
 mod error;
+mod establish;
 mod facts;
 mod http1;
 mod http2;
-mod open;
 mod pool;
 mod resolve;
 mod route;
@@ -50,10 +50,10 @@ use crate::authorize::RequestPermit;
 use crate::per_worker::PerWorker;
 use capabilities::UpstreamCapabilities;
 pub(crate) use error::DialError;
+use establish::{Dialled, check_literal};
 pub(crate) use facts::UpstreamFacts;
 pub(crate) use http1::Http1Upstream;
 pub(crate) use http2::Http2Upstream;
-use open::{Dialled, check_literal};
 use pool::{IdleConnection, Pool, PoolKey};
 use resolve::{DnsResolver, Resolver};
 pub(crate) use settings::{
@@ -156,11 +156,12 @@ impl Dialer {
         let connection = match (kept, scheme) {
             (Some(kept), _) => kept,
             (None, Scheme::Http) => {
-                let Dialled { stream, at, facts } = self.open(permit, to).await?;
+                let Dialled { stream, at, facts } = self.connect(permit, to).await?;
                 IdleConnection::new(UpstreamStream::Plain(stream), at, facts)
             }
             (None, Scheme::Https) => {
-                let Dialled { stream, at, facts } = self.secure(permit, to, Alpn::Http1).await?;
+                let Dialled { stream, at, facts } =
+                    self.connect_tls(permit, to, Alpn::Http1).await?;
                 IdleConnection::new(UpstreamStream::Tls(Box::new(stream)), at, facts)
             }
         };
@@ -198,7 +199,7 @@ impl Dialer {
         permit: Permit<'_>,
         to: &Destination,
     ) -> Result<Http2Upstream, DialError> {
-        let dialled = self.secure(permit, to, Alpn::H2OrHttp1).await?;
+        let dialled = self.connect_tls(permit, to, Alpn::H2OrHttp1).await?;
         let http2 = dialled.facts.tls.as_ref().is_some_and(|tls| tls.alpn == Some("h2"));
         self.capabilities.learn(to, http2);
         if !http2 {
@@ -219,7 +220,7 @@ impl Dialer {
         permit: &HostPermit,
         to: &Destination,
     ) -> Result<(TcpStream, UpstreamFacts), DialError> {
-        let Dialled { stream, facts, .. } = self.open(Permit::Host(permit), to).await?;
+        let Dialled { stream, facts, .. } = self.connect(Permit::Host(permit), to).await?;
         Ok((stream, facts))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The library bounds what has a window. It answers, ignores or queues the rest
 //! without telling us: hints, pings, settings, padding, frames of streams that
-//! are over. So between it and the socket a [`Watched`] stream reads the nine
+//! are over. So between it and the socket a [`WatchedStream`] reads the nine
 //! bytes in front of every frame, in both directions, and skips the payload.
 //! [`FrameLimit`] is the rule: frames that carry nothing are paid for by frames
 //! that do, and by time.
@@ -17,4 +17,4 @@ mod reader;
 mod watched;
 
 pub(crate) use limit::{StreamOpener, UnreadStream};
-pub(crate) use watched::{FrameWatch, Watched, watched};
+pub(crate) use watched::{FrameWatch, WatchedStream, watched};

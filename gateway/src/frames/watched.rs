@@ -14,7 +14,7 @@ use super::reader::{FrameReader, HEADERS};
 
 /// What the library reads from and writes to.
 #[derive(Debug)]
-pub(crate) struct Watched<S> {
+pub(crate) struct WatchedStream<S> {
     stream: S,
     watch: Arc<FrameWatch>,
     /// Others are to have a turn before more is read.
@@ -40,7 +40,7 @@ pub(crate) fn watched<S>(
     stream: S,
     opener: StreamOpener,
     window: u32,
-) -> (Watched<S>, Arc<FrameWatch>) {
+) -> (WatchedStream<S>, Arc<FrameWatch>) {
     let (read, wrote) = match opener {
         StreamOpener::Peer => (PREFACE_BYTES, 0),
         StreamOpener::We => (0, PREFACE_BYTES),
@@ -52,7 +52,7 @@ pub(crate) fn watched<S>(
         overhead: 0,
         fault: None,
     })));
-    (Watched { stream, watch: Arc::clone(&watch), pause: false }, watch)
+    (WatchedStream { stream, watch: Arc::clone(&watch), pause: false }, watch)
 }
 
 impl FrameWatch {
@@ -103,7 +103,7 @@ impl FrameWatch {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -127,7 +127,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

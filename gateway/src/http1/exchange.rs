@@ -20,7 +20,7 @@ use crate::inspect::ReservedBytes;
 use crate::record::RequestRecord;
 use crate::refuse::{Refusal, Reply};
 use crate::relay::{BodyPump, ExchangeDeadlines};
-use crate::request::Request;
+use crate::request::ParsedRequest;
 use crate::websocket::WebSocketOffer;
 
 /// The client's side of a connection.
@@ -87,7 +87,7 @@ pub(crate) const MAX_INTERIM_ANSWERS: usize = 16;
 /// A request that was authorized, with all that is needed to send it.
 pub(crate) struct OutgoingRequest<'a> {
     permit: &'a RequestPermit,
-    pub(super) request: &'a Request<'a>,
+    pub(super) request: &'a ParsedRequest<'a>,
     head: &'a RequestHead,
     framing: Framing,
     /// What it offers, if it asks for a WebSocket.
@@ -98,7 +98,7 @@ pub(crate) struct OutgoingRequest<'a> {
 impl<'a> OutgoingRequest<'a> {
     pub(crate) fn new(
         permit: &'a RequestPermit,
-        request: &'a Request<'a>,
+        request: &'a ParsedRequest<'a>,
         head: &'a RequestHead,
         framing: Framing,
         context: &'a ConnectionContext,
@@ -253,7 +253,7 @@ impl<'a> OutgoingRequest<'a> {
             if self.head.version != HttpVersion::Http10 {
                 let keep = ConnectionOption::KeepAlive(HttpVersion::Http11);
                 forward::response(response, false, keep, &mut io.down.out);
-                io.record.open();
+                io.record.queue_opened();
             }
         }
         Err(malformed(&"it sent hint after hint and no answer"))

@@ -13,7 +13,7 @@ use crate::dial::UpstreamStream;
 use crate::http1_codec::fields::Fields;
 use crate::http1_codec::head::HeadSearch;
 use crate::inbox::{HeadError, Inbox};
-use crate::inspect::Meter;
+use crate::inspect::TrafficMeter;
 use crate::per_worker::yield_to_others;
 use crate::record::RequestRecord;
 use crate::refuse::Refusal;
@@ -88,7 +88,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> ExchangeIo<'_, C> {
             && !self.record.is_opened()
             && !self.record.others_under_way()
         {
-            self.record.open();
+            self.record.queue_opened();
             // Whether it is written is looked at when there is an answer.
             drop(self.record.poll_recorded(cx));
         }
@@ -117,7 +117,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> ExchangeIo<'_, C> {
             if !was_opened && self.down.is_whole() && self.sending == SendState::Done {
                 self.record.relayed_in_full();
             } else {
-                self.record.open();
+                self.record.queue_opened();
             }
             if !was_opened && self.record.others_under_way() {
                 // Answers that came at the same time are recorded with one write,
@@ -200,7 +200,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> ExchangeIo<'_, C> {
 }
 
 /// The body of a request, as it goes by.
-struct BodyUpload<'m>(&'m Meter);
+struct BodyUpload<'m>(&'m TrafficMeter);
 
 impl InspectBody for BodyUpload<'_> {
     fn data(&mut self, bytes: usize) -> Result<(), Refusal> {
@@ -218,7 +218,7 @@ impl InspectBody for BodyUpload<'_> {
 }
 
 /// The body of an answer, as it goes by.
-struct BodyDownload<'m>(&'m Meter);
+struct BodyDownload<'m>(&'m TrafficMeter);
 
 impl InspectBody for BodyDownload<'_> {
     fn data(&mut self, bytes: usize) -> Result<(), Refusal> {

@@ -15,11 +15,11 @@ use crate::http1_codec::fields::{Fields, KnownField, tokens};
 use crate::http1_codec::framing::Framing;
 use crate::http1_codec::head::{RequestHead, ResponseHead};
 use crate::refuse::HttpReply;
-use crate::request::Request;
+use crate::request::ParsedRequest;
 
 /// Writes the head of a request for the upstream.
 pub(crate) fn request(
-    request: &Request<'_>,
+    request: &ParsedRequest<'_>,
     head: &RequestHead,
     authority: &str,
     framing: Framing,

@@ -20,7 +20,7 @@ use crate::http1_codec::fields::KnownField;
 use crate::http1_codec::framing::{self, Framing};
 use crate::http1_codec::head::{HeadSearch, RequestHead};
 use crate::inbox::{HeadError, Inbox};
-use crate::limits::Limits;
+use crate::limits::GatewayLimits;
 use crate::refuse::{Refusal, Reply};
 use crate::relay::{ExchangeDeadlines, Waited};
 use crate::request::RawRequest;
@@ -184,7 +184,7 @@ pub(crate) fn take_head(
     inbox: &mut Inbox,
     end: usize,
     head: &mut RequestHead,
-    limits: &Limits,
+    limits: &GatewayLimits,
 ) -> Result<(), Refusal> {
     let bytes = inbox.filled().get(..end).unwrap_or_default();
     head.read(bytes, limits.bounds().headers)?;

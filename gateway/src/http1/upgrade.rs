@@ -19,14 +19,14 @@ use crate::http1_codec::head::{RequestHead, ResponseHead};
 use crate::record::RequestRecord;
 use crate::refuse::Refusal;
 use crate::relay::{ExchangeDeadlines, Tunnel};
-use crate::request::Request;
+use crate::request::ParsedRequest;
 use crate::websocket::{
     AgreedExtensions, FrameCheckedIo, FrameCheckers, PROTOCOL_ERROR_CLOSE, WebSocketOffer,
 };
 
 /// What a request for a WebSocket offers, if it is one.
 pub(super) fn offer(
-    request: &Request<'_>,
+    request: &ParsedRequest<'_>,
     head: &RequestHead,
 ) -> Result<Option<WebSocketOffer>, Refusal> {
     if !request.websocket {

@@ -12,9 +12,9 @@ use http::{HeaderMap, Method, Request as HttpRequest, Response};
 use policies::{Destination, Headers, is_gateway_field, misspelt_control_field};
 
 use crate::http_version::HttpVersion;
-use crate::limits::Limits;
+use crate::limits::GatewayLimits;
 use crate::refuse::Refusal;
-use crate::request::{RawRequest, Request};
+use crate::request::{ParsedRequest, RawRequest};
 
 /// The destination as every request to it names it in `:authority`.
 pub(crate) struct UpstreamAuthority {
@@ -38,7 +38,7 @@ impl UpstreamAuthority {
     pub(super) fn head(
         &self,
         StreamHead(parts): &StreamHead,
-        request: &Request<'_>,
+        request: &ParsedRequest<'_>,
     ) -> HttpRequest<()> {
         let mut uri = http::uri::Parts::default();
         uri.scheme = Some(Scheme::HTTPS);
@@ -97,7 +97,7 @@ impl StreamHead {
     }
 
     /// Step 5, as far as HTTP/2 goes: what the head asks for.
-    pub(crate) fn read_request(&self, limits: &Limits) -> Result<RawRequest<'_>, Refusal> {
+    pub(crate) fn read_request(&self, limits: &GatewayLimits) -> Result<RawRequest<'_>, Refusal> {
         self.check(limits.bounds().headers, limits.bounds().header_bytes)?;
         Ok(self.raw())
     }
@@ -190,7 +190,7 @@ fn is_end_to_end(name: &HeaderName) -> bool {
 
 /// The client's own bytes where they are what policy read, which they nearly
 /// always are.
-fn path_and_query(parts: &Parts, request: &Request<'_>) -> PathAndQuery {
+fn path_and_query(parts: &Parts, request: &ParsedRequest<'_>) -> PathAndQuery {
     let path = request.path.as_str();
     let query = request.query.as_ref().map(policies::Query::as_str);
     if let Some(sent) = parts.uri.path_and_query()

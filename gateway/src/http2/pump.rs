@@ -20,7 +20,7 @@ use super::flow::{FlowError, InspectFlow, StreamFlow};
 use super::head::{self, ResponseHeaders};
 use crate::frames::FrameWatch;
 use crate::http1::MAX_INTERIM_ANSWERS;
-use crate::inspect::Meter;
+use crate::inspect::TrafficMeter;
 use crate::record::RequestRecord;
 use crate::refuse::Refusal;
 use crate::trailers;
@@ -51,7 +51,7 @@ struct InterimAnswers {
 
 impl InterimAnswers {
     /// One more, or too many.
-    fn add(&mut self, answer: &http::Response<()>, meter: &Meter) -> Result<(), Refusal> {
+    fn add(&mut self, answer: &http::Response<()>, meter: &TrafficMeter) -> Result<(), Refusal> {
         let size = head::fields_size(answer.headers());
         self.count += 1;
         self.bytes += size;
@@ -179,7 +179,7 @@ impl<'e> StreamPump<'e> {
         if !self.is_unanswered() {
             // The answer goes on beyond this turn, at whose end it is sent. Until
             // then there has to be a record of it.
-            self.record.open();
+            self.record.queue_opened();
         }
         Poll::Pending
     }
@@ -233,7 +233,7 @@ impl<'e> StreamPump<'e> {
                             return Err(Refusal::UpstreamMalformed(why).into());
                         }
                         head::strip_response(&mut interim);
-                        self.record.open();
+                        self.record.queue_opened();
                         self.respond.send_informational(interim).map_err(gone)?;
                     }
                 }

@@ -21,10 +21,10 @@ use crate::connection::ConnectionContext;
 use crate::dial::{DialError, Http2Upstream, Permit};
 use crate::gateway::GatewaySignals;
 use crate::http_version::HttpVersion;
-use crate::inspect::{Meter, ReservedBytes};
+use crate::inspect::{ReservedBytes, TrafficMeter};
 use crate::record::RequestRecord;
 use crate::refuse::{Refusal, Reply};
-use crate::request::Request;
+use crate::request::ParsedRequest;
 use crate::websocket::{PROTOCOL_ERROR_CLOSE, WebSocketOffer};
 
 /// A request that a client has sent, as the library gives it to us.
@@ -52,7 +52,7 @@ impl<'c> IncomingStream<'c> {
 /// A request that was authorized, with all that is needed to send it.
 pub(crate) struct OutgoingStream<'a> {
     pub(crate) permit: &'a RequestPermit,
-    pub(crate) request: &'a Request<'a>,
+    pub(crate) request: &'a ParsedRequest<'a>,
     pub(crate) head: &'a StreamHead,
     pub(crate) authority: &'a UpstreamAuthority,
     pub(crate) context: &'a ConnectionContext,
@@ -97,7 +97,7 @@ impl OutgoingStream<'_> {
     ///
     /// The name is part of the head, and a sandbox chooses the labels below a
     /// wildcard, so there is room for it in the budget before anything is dialled.
-    pub(crate) fn inspect(&self, meter: &Meter) -> Result<ReservedBytes, Refusal> {
+    pub(crate) fn inspect(&self, meter: &TrafficMeter) -> Result<ReservedBytes, Refusal> {
         if let Some(length) = self.head.announced() {
             meter.announced(length)?;
         }
@@ -111,7 +111,7 @@ impl OutgoingStream<'_> {
         &mut self,
         head: ReservedBytes,
         client: &mut ClientStream,
-        meter: &Meter,
+        meter: &TrafficMeter,
     ) -> Result<(Http2Upstream, ReservedBytes), Refusal> {
         let (dialer, permit) = (&self.context.gateway.dialer, Permit::Request(self.permit));
         let dialled = tokio::select! {
@@ -263,7 +263,7 @@ async fn stalled(context: &ConnectionContext, moved: &AtomicU64) -> Refusal {
 /// Resolves when a policy is loaded that would not let the request pass.
 async fn policy_revoked(
     context: &ConnectionContext,
-    request: &Request<'_>,
+    request: &ParsedRequest<'_>,
     signals: &mut GatewaySignals,
 ) -> Refusal {
     loop {

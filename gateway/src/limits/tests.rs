@@ -6,9 +6,9 @@ use policies::Size;
 
 use super::*;
 
-fn with_upload(bytes: u64) -> Limits {
+fn with_upload(bytes: u64) -> GatewayLimits {
     let configured = Bounds { upload: Some(bytes), ..Bounds::default() };
-    Limits::new(configured, &NetLimits::default())
+    GatewayLimits::new(configured, &NetLimits::default())
 }
 
 #[test]
@@ -23,9 +23,9 @@ fn a_budget_is_spent_to_the_byte_and_not_beyond() {
 
 #[test]
 fn a_count_that_would_overflow_is_refused_not_wrapped() {
-    let limits = Limits::new(Bounds::default(), &NetLimits::default());
+    let limits = GatewayLimits::new(Bounds::default(), &NetLimits::default());
     assert_eq!(limits.download(u64::MAX), Ok(()));
-    assert_eq!(limits.download(1).expect_err("it would wrap").limit, Limit::Download);
+    assert_eq!(limits.download(1).expect_err("it would wrap").limit, LimitKind::Download);
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn many_threads_together_spend_exactly_the_budget() {
 #[test]
 fn many_threads_together_get_exactly_the_requests_of_a_minute() {
     let configured = Bounds { requests_per_minute: Some(700), ..Bounds::default() };
-    let limits = Limits::new(configured, &NetLimits::default());
+    let limits = GatewayLimits::new(configured, &NetLimits::default());
     let now = Instant::now();
     let admitted: usize = thread::scope(|scope| {
         let asker = || (0..500).filter(|_| limits.admit_request_at(now).is_ok()).count();
@@ -54,7 +54,7 @@ fn many_threads_together_get_exactly_the_requests_of_a_minute() {
 
 #[test]
 fn a_reload_changes_the_bounds_and_keeps_the_counts() {
-    let limits = Limits::new(Bounds::default(), &NetLimits::default());
+    let limits = GatewayLimits::new(Bounds::default(), &NetLimits::default());
     limits.upload(80).expect("there is no bound");
 
     limits.rebind(&NetLimits { upload: Size::from_bytes(100), ..NetLimits::default() });
@@ -82,10 +82,13 @@ fn a_limit_that_is_reached_is_called_as_in_the_policy() {
 #[test]
 fn a_minute_that_is_full_says_its_bound_and_the_request_beyond_it() {
     let configured = Bounds { requests_per_minute: Some(5), ..Bounds::default() };
-    let limits = Limits::new(configured, &NetLimits::default());
+    let limits = GatewayLimits::new(configured, &NetLimits::default());
     assert!((0..5).all(|_| limits.admit_request().is_ok()));
     let reached = limits.admit_request().expect_err("five are enough");
-    assert_eq!((reached.limit, reached.value, reached.reached), (Limit::RequestsPerMinute, 5, 6));
+    assert_eq!(
+        (reached.limit, reached.value, reached.reached),
+        (LimitKind::RequestsPerMinute, 5, 6)
+    );
     assert!(reached.retry_after.is_some());
 }
 
@@ -101,10 +104,10 @@ fn what_did_not_leave_is_not_counted() {
 #[test]
 fn what_has_come_is_counted_also_when_it_was_too_much() {
     let configured = Bounds { download: Some(10), ..Bounds::default() };
-    let limits = Limits::new(configured, &NetLimits::default());
+    let limits = GatewayLimits::new(configured, &NetLimits::default());
     assert_eq!(limits.arrived(10), Ok(()));
     let reached = limits.arrived(3).expect_err("it is too much");
-    assert_eq!((reached.limit, reached.value, reached.reached), (Limit::Download, 10, 13));
+    assert_eq!((reached.limit, reached.value, reached.reached), (LimitKind::Download, 10, 13));
     assert_eq!(limits.downloaded(), 13);
 }
 
@@ -122,7 +125,7 @@ fn each_bound_is_told_as_it_was_set() {
         drain: seconds(8),
         ..Bounds::default()
     };
-    let limits = Limits::new(bounds, &NetLimits::default());
+    let limits = GatewayLimits::new(bounds, &NetLimits::default());
     assert_eq!(
         (limits.bounds().body, limits.bounds().header_bytes, limits.bounds().headers),
         (Some(1), 2, 3)
@@ -135,7 +138,7 @@ fn each_bound_is_told_as_it_was_set() {
 
 #[tokio::test]
 async fn an_open_connection_is_counted_once_somebody_is_in_its_room() {
-    let limits = Limits::new(Bounds::default(), &NetLimits::default());
+    let limits = GatewayLimits::new(Bounds::default(), &NetLimits::default());
     let room = limits.connection_slot().await;
     assert_eq!(limits.open_connections(), 0);
     let room = room.occupied();

@@ -9,8 +9,9 @@ use policies::Destination;
 use uuid::Uuid;
 
 use super::request::{destination, write_reason};
-use crate::dial::UpstreamFacts;
+use crate::dial::{DialError, UpstreamFacts};
 use crate::gateway::Gateway;
+use crate::inspect::TrafficMeter;
 use crate::metrics::Metrics;
 use crate::refuse::{BlanketRefusal, Refusal, Reply};
 
@@ -117,8 +118,25 @@ impl ConnectionRecord {
         entry.timing.connect = Some(facts.connect.into());
     }
 
+    /// Dials for the connection itself. Its name is counted first, because under a
+    /// wildcard a client can choose it, and the connection is in the log.
+    pub(crate) async fn dial<T>(
+        &mut self,
+        gateway: &Arc<Gateway>,
+        to: &Destination,
+        dial: impl Future<Output = Result<T, DialError>>,
+    ) -> Result<Result<T, DialError>, Refusal> {
+        let meter = TrafficMeter::new(Arc::clone(gateway));
+        let name = meter.reserve(to.host.to_string().len())?;
+        self.write_opened().await?;
+        let dialled = dial.await;
+        meter.settle(name, &dialled);
+        self.totals.add(&meter.traffic());
+        Ok(dialled)
+    }
+
     /// Resolves when the `opened` line is safe. Only then may a byte leave.
-    pub(crate) async fn opened(&mut self) -> Result<(), Unavailable> {
+    async fn write_opened(&mut self) -> Result<(), Unavailable> {
         match &mut self.entry {
             Some(entry) => entry.opened().await,
             None => Ok(()),

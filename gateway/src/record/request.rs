@@ -13,10 +13,10 @@ use crate::authorize::{RequestPermit, authorize};
 use crate::dial::UpstreamFacts;
 use crate::gateway::Gateway;
 use crate::http_version::HttpVersion;
-use crate::inspect::Meter;
+use crate::inspect::TrafficMeter;
 use crate::policy_cell::LoadedPolicy;
 use crate::refuse::{Refusal, Reply};
-use crate::request::{RawRequest, Request};
+use crate::request::{ParsedRequest, RawRequest};
 
 /// One request that has begun and must end.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct RequestRecord {
     is_opened: bool,
     /// Gone once the closing record is handed over.
     entry: Option<Entry<audit::Request>>,
-    meter: Meter,
+    meter: TrafficMeter,
     totals: Arc<ConnectionTotals>,
     code: &'static str,
 }
@@ -43,7 +43,7 @@ impl RequestRecord {
         let entry = gateway.log.begin(facts)?;
         gateway.in_flight.here().up();
         totals.request();
-        let meter = Meter::new(Arc::clone(gateway));
+        let meter = TrafficMeter::new(Arc::clone(gateway));
         let (id, recorded) = (entry.id(), Ticket::default());
         Ok(Self {
             id,
@@ -61,12 +61,12 @@ impl RequestRecord {
         self.id
     }
 
-    pub(crate) fn meter(&self) -> &Meter {
+    pub(crate) fn meter(&self) -> &TrafficMeter {
         &self.meter
     }
 
     /// What was asked, in its one reading.
-    pub(crate) fn request(&mut self, scheme: Scheme, request: &Request<'_>) {
+    pub(crate) fn request(&mut self, scheme: Scheme, request: &ParsedRequest<'_>) {
         let Some(entry) = &mut self.entry else { return };
         let http = &mut entry.http;
         http.method = Some(Text::constant(request.method.as_str()));
@@ -110,16 +110,16 @@ impl RequestRecord {
     }
 
     /// Resolves when the `opened` line is safe. Only then may a byte leave.
-    pub(crate) async fn opened(&mut self) -> Result<(), Unavailable> {
+    pub(crate) async fn write_opened(&mut self) -> Result<(), Unavailable> {
         let Some(entry) = &mut self.entry else { return Ok(()) };
         entry.opened().await?;
-        self.open();
+        self.queue_opened();
         Ok(())
     }
 
     /// Hands over the `opened` line, unless it was: an answer begins, and how it
     /// ends is not known yet.
-    pub(crate) fn open(&mut self) {
+    pub(crate) fn queue_opened(&mut self) {
         if let Some(entry) = &mut self.entry {
             self.recorded = entry.open();
             self.is_opened = true;

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::{Refusal, Reply};
 use crate::denial::Denial;
 use crate::dial::testing;
-use crate::limits::{Limit, LimitReached};
+use crate::limits::{LimitKind, LimitReached};
 use crate::websocket::WebSocketFault;
 
 const PREFACE: &str = "\
@@ -179,9 +179,9 @@ pub(super) fn samples() -> Vec<Refusal> {
         Refusal::BadName(HostName::parse("a b").unwrap_err()),
         Refusal::Policy(Denial::not_done_yet(NotDoneYet::Body, rule())),
         Refusal::BodyTooLarge { limit: 1 },
-        Refusal::from(reached(Limit::Upload)),
-        Refusal::from(reached(Limit::Download)),
-        Refusal::from(reached(Limit::RequestsPerMinute)),
+        Refusal::from(reached(LimitKind::Upload)),
+        Refusal::from(reached(LimitKind::Download)),
+        Refusal::from(reached(LimitKind::RequestsPerMinute)),
         Refusal::CapReached { limit },
         Refusal::ClientGone(why()),
         Refusal::ConnectInside,
@@ -226,7 +226,7 @@ pub(super) fn samples() -> Vec<Refusal> {
     all
 }
 
-fn reached(limit: Limit) -> LimitReached {
+fn reached(limit: LimitKind) -> LimitReached {
     LimitReached { limit, value: 1, reached: 2, retry_after: None }
 }
 

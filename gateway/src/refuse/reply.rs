@@ -36,7 +36,7 @@ pub(crate) struct HttpReply {
 
 /// The members of `application/problem+json` (RFC 9457), ours after the first four.
 #[derive(Serialize)]
-struct Problem<'a> {
+struct ProblemJson<'a> {
     r#type: &'static str,
     title: &'static str,
     status: u16,
@@ -114,7 +114,7 @@ impl Reply {
     }
 
     fn problem(&self) -> Vec<u8> {
-        let problem = Problem {
+        let problem = ProblemJson {
             r#type: "about:blank",
             title: self.title(),
             status: self.status,

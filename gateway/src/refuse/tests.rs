@@ -5,7 +5,7 @@ use policies::{Destination, HostName, NoFiles, Source};
 use uuid::Uuid;
 
 use super::*;
-use crate::limits::{Limit, LimitReached};
+use crate::limits::{LimitKind, LimitReached};
 
 fn denial() -> Refusal {
     let text = "version: 1\nname: t\nnet:\n  enabled: true\n  allow: [allowed.test]\n";
@@ -56,7 +56,7 @@ fn a_grpc_client_gets_a_status_it_understands() {
 #[test]
 fn a_rate_limit_says_when_to_come_back() {
     let reached = LimitReached {
-        limit: Limit::RequestsPerMinute,
+        limit: LimitKind::RequestsPerMinute,
         value: 600,
         reached: 601,
         retry_after: Some(Duration::from_millis(1500)),
@@ -276,7 +276,8 @@ fn a_denied_request_names_the_method_that_a_header_asks_for() {
             websocket: false,
         };
         let scheme = policies::Scheme::Https;
-        let request = crate::request::Request::read(&asked, scheme, &to, "allowed.test").unwrap();
+        let request =
+            crate::request::ParsedRequest::read(&asked, scheme, &to, "allowed.test").unwrap();
         let question = request.question(scheme, &to);
         let told = Denial::of_request(&policy.decide(&question), &question).detail;
         let expected =

@@ -12,7 +12,7 @@ use super::deadlines::ExchangeDeadlines;
 use super::pump::{BodyPump, PumpError};
 use crate::http1_codec::framing::Framing;
 use crate::inbox::Inbox;
-use crate::inspect::Meter;
+use crate::inspect::TrafficMeter;
 use crate::refuse::Refusal;
 
 /// Two sides, and what was already read from each.
@@ -21,7 +21,7 @@ pub(crate) struct Tunnel<'a, C, U> {
     upstream: &'a mut U,
     from_client: TunnelHalf<'a>,
     from_upstream: TunnelHalf<'a>,
-    meter: &'a Meter,
+    meter: &'a TrafficMeter,
 }
 
 struct TunnelHalf<'a> {
@@ -45,7 +45,7 @@ where
     pub(crate) fn between(
         client: (&'a mut C, &'a mut Inbox),
         upstream: (&'a mut U, &'a mut Inbox),
-        meter: &'a Meter,
+        meter: &'a TrafficMeter,
     ) -> Self {
         Self {
             client: client.0,

@@ -31,7 +31,7 @@ fn read_on(
         version: if authority.is_some() { HttpVersion::Http2 } else { HttpVersion::Http11 },
         websocket: false,
     };
-    let request = Request::read(&asked, Scheme::Https, to, spelt)
+    let request = ParsedRequest::read(&asked, Scheme::Https, to, spelt)
         .map_err(|refusal| format!("{} {}", refusal.status(), refusal.code()))?;
     let query = request.query.map(|query| format!("?{query}")).unwrap_or_default();
     let meant = request.overridden.map(|method| format!(" as {method}")).unwrap_or_default();
@@ -176,7 +176,7 @@ fn what_may_change_something_is_told_from_what_may_not() {
             websocket,
         };
         let to = to("allowed.test", 443);
-        Request::read(&asked, Scheme::Https, &to, "allowed.test").unwrap().mutates()
+        ParsedRequest::read(&asked, Scheme::Https, &to, "allowed.test").unwrap().mutates()
     };
     assert!(!mutates("GET", false, ""));
     assert!(!mutates("GET", false, "X-HTTP-Method: HEAD\r\n"));

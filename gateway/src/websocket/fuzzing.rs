@@ -19,25 +19,27 @@ pub fn websocket_frames(input: &[u8]) {
     let verdict = check(bytes.len().max(1));
     assert_eq!(check(piece), verdict, "in pieces of {piece}");
     match plain_reading(bytes, sender == FrameSender::Client, deflate) {
-        Reading::Wrong => assert!(verdict.is_err(), "frames that are wrong were accepted"),
-        Reading::Whole => assert_eq!(verdict, Ok(()), "frames that are right were refused"),
+        PlainReading::Wrong => assert!(verdict.is_err(), "frames that are wrong were accepted"),
+        PlainReading::Whole => assert_eq!(verdict, Ok(()), "frames that are right were refused"),
         // What there is of the last frame may be wrong already.
-        Reading::Partial => {}
+        PlainReading::Partial => {}
     }
 }
 
 #[derive(Debug)]
-enum Reading {
+enum PlainReading {
     Partial,
     Whole,
     Wrong,
 }
 
 /// RFC 6455, section 5, from a slice.
-fn plain_reading(mut bytes: &[u8], from_client: bool, deflate: bool) -> Reading {
+fn plain_reading(mut bytes: &[u8], from_client: bool, deflate: bool) -> PlainReading {
     let (mut in_message, mut closed) = (false, false);
     while !bytes.is_empty() {
-        let Some((frame, rest)) = plain_frame(bytes, from_client) else { return Reading::Partial };
+        let Some((frame, rest)) = plain_frame(bytes, from_client) else {
+            return PlainReading::Partial;
+        };
         let data = frame.opcode == 1 || frame.opcode == 2;
         let right = !closed
             && frame.masked == from_client
@@ -50,7 +52,7 @@ fn plain_reading(mut bytes: &[u8], from_client: bool, deflate: bool) -> Reading 
                 _ => false,
             };
         if !right || (frame.opcode == 8 && !is_close(&frame.payload)) {
-            return Reading::Wrong;
+            return PlainReading::Wrong;
         }
         if frame.opcode < 8 {
             in_message = !frame.last;
@@ -58,7 +60,7 @@ fn plain_reading(mut bytes: &[u8], from_client: bool, deflate: bool) -> Reading 
         closed = frame.opcode == 8;
         bytes = rest;
     }
-    Reading::Whole
+    PlainReading::Whole
 }
 
 struct Frame {

@@ -24,14 +24,19 @@ fn head(stream: u32) -> Vec<u8> {
 }
 
 /// Our side of a connection, and what the peer writes to.
-fn connection(opener: StreamOpener) -> (Watched<DuplexStream>, Arc<FrameWatch>, DuplexStream) {
+fn connection(
+    opener: StreamOpener,
+) -> (WatchedStream<DuplexStream>, Arc<FrameWatch>, DuplexStream) {
     let (ours, theirs) = tokio::io::duplex(4 << 20);
     let (watched, watch) = watched(ours, opener, WINDOW);
     (watched, watch, theirs)
 }
 
 /// Reads what there is, with one poll.
-fn poll_read(stream: &mut Watched<DuplexStream>, woken: &Arc<Woken>) -> Poll<io::Result<usize>> {
+fn poll_read(
+    stream: &mut WatchedStream<DuplexStream>,
+    woken: &Arc<Woken>,
+) -> Poll<io::Result<usize>> {
     let waker = Waker::from(Arc::clone(woken));
     let mut bytes = vec![0; 1 << 20];
     let mut out = ReadBuf::new(&mut bytes);

@@ -140,7 +140,7 @@ async fn a_request_that_waits_is_recorded_once_all_of_it_is_sent() {
 async fn an_answer_whose_line_is_written_waits_for_nobody() {
     let stage = Stage::new(ALLOWED_TEST);
     let (mut scene, _upstream) = Scene::new(&stage).await;
-    scene.record.open();
+    scene.record.queue_opened();
     poll_fn(|cx| scene.record.poll_recorded(cx)).await.unwrap();
     // Others would gather their lines.
     stage.gateway.in_flight.here().up();

@@ -127,7 +127,7 @@ fn what_a_request_says_of_its_body_and_of_trailers_is_ours_to_say() {
             websocket,
         };
         let to = policies::Destination::parse("x:443").unwrap();
-        let read = Request::read(&asked, policies::Scheme::Https, &to, "x").unwrap();
+        let read = ParsedRequest::read(&asked, policies::Scheme::Https, &to, "x").unwrap();
         let mut out = Vec::new();
         request(&read, &head, "x", framing, &mut out);
         String::from_utf8(out).unwrap().replace("\r\n", "|")

@@ -71,7 +71,7 @@ fn the_path_and_the_query_that_were_judged_go_out() {
     ] {
         let url = |path: &str| head(&format!("https://allowed.test{path}"), &[]);
         let (sent, judged) = (url(sent), url(judged));
-        let read = Request::read(&judged.raw(), policies::Scheme::Https, &to, "allowed.test");
+        let read = ParsedRequest::read(&judged.raw(), policies::Scheme::Https, &to, "allowed.test");
         let told = path_and_query(&sent.0, &read.unwrap());
         assert_eq!(told.as_str(), goes_out);
     }

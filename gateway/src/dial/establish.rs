@@ -35,13 +35,13 @@ pub(super) struct Route<'d> {
 
 impl Dialer {
     /// Connects and speaks TLS.
-    pub(super) async fn secure(
+    pub(super) async fn connect_tls(
         &self,
         permit: Permit<'_>,
         to: &Destination,
         alpn: Alpn,
     ) -> Result<Dialled<Tls>, DialError> {
-        let Dialled { stream, at, mut facts } = self.open(permit, to).await?;
+        let Dialled { stream, at, mut facts } = self.connect(permit, to).await?;
         let began = Instant::now();
         let handshake = tls::handshake(self.upstream.config(alpn), to, stream);
         let (stream, tls) = self.in_time(self.settings.timeouts.handshake, to, handshake).await?;
@@ -51,7 +51,7 @@ impl Dialer {
     }
 
     /// Resolves, checks, connects: the way of every connection there is.
-    pub(super) async fn open(
+    pub(super) async fn connect(
         &self,
         permit: Permit<'_>,
         to: &Destination,
