@@ -1,7 +1,7 @@
 //! Step 7 of 10: what is looked at while bytes go by.
 //!
-//! Budgets, so far: a [`TrafficMeter`] stands in the way of every byte of a request, an
-//! answer or a tunnel, and is asked before it is sent. It never holds bytes back
+//! Budgets, so far: a [`TrafficMeter`] stands in the way of every byte of a request,
+//! an answer or a tunnel, and is asked before it is sent. It never holds bytes back
 //! to look at them later, so inspecting takes no memory.
 
 use std::sync::Arc;

@@ -15,15 +15,15 @@
 //! | 3 admit | [`crate::admit`] | [`serve_one`] |
 //! | 4 terminate | [`crate::terminate`] | [`terminate_tls`] |
 //! | 5 request | [`crate::request`] | [`answer_http1`], [`answer_http2`] |
-//! | 6 authorize | [`crate::authorize`] | [`answer_http1`], [`answer_http2`] |
+//! | 6 authorize | [`crate::authorize`] | the same call: [`ConnectionContext::authorize`] |
 //! | 7 inspect | [`crate::inspect`] | [`send_http1`], [`send_http2`], [`tunnel`] |
 //! | 8 dial | [`crate::dial`] | [`send_http1`], [`send_http2`], [`tunnel`] |
 //! | 9 relay | [`crate::relay`] | [`send_http1`], [`send_http2`], [`tunnel`] |
 //! | 10 record | [`crate::record`] | [`serve`], [`answer_http1`], [`answer_http2`] |
 //!
 //! Two steps look ahead. Terminate may dial under the permit of the host, to learn
-//! what the upstream speaks. And the record is begun by authorize, and written to
-//! the kernel before relay sends the client a byte.
+//! what the upstream speaks. And the record is begun before authorize, and written
+//! to the kernel before relay sends the client a byte.
 //!
 //! `inspect` is the content step. Policy's choice of the same name,
 //! [`Handling::Inspect`], means that requests go through it; that TLS is opened

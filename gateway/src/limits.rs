@@ -1,8 +1,8 @@
 //! How much one sandbox may take, and how much it has taken.
 //!
 //! [`Bounds`] say how much, from the settings and the policy, the strictest of
-//! both. [`GatewayLimits`] count against them. The two are apart because a policy may
-//! be replaced while the gateway runs: new bounds take effect at once, and what
+//! both. [`GatewayLimits`] count against them. The two are apart because a policy
+//! may be replaced while the gateway runs: new bounds take effect at once, and what
 //! was counted stays counted. A reload is no way to a fresh budget.
 //!
 //! Counting comes before sending: a byte that would exceed a budget is refused,

@@ -1,8 +1,8 @@
 //! Step 5 of 10: one reading of the request.
 //!
 //! HTTP/1.1 and HTTP/2 say the same things in different places. Both are brought
-//! into an [`RawRequest`], which holds what was sent, and [`ParsedRequest::read`] makes of it
-//! the one reading that policy judges and the upstream gets. Whatever could be
+//! into a [`RawRequest`], which holds what was sent, and [`ParsedRequest::read`] makes
+//! of it the one reading that policy judges and the upstream gets. Whatever could be
 //! read in two ways is refused here: two hosts, a host that is not the
 //! connection's, a path with dot segments, a method we do not know, two spellings
 //! of one header.

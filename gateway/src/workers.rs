@@ -1,8 +1,8 @@
 //! The threads that serve connections, each with a runtime of its own.
 //!
 //! A connection is served by the thread that accepted it, and so are the upstream
-//! connections it uses: they are kept [per worker](crate::per_worker). So a request wakes
-//! no other thread and waits for none, and its data stays in one processor's
+//! connections it uses: they are kept [per worker](crate::per_worker). So a request
+//! wakes no other thread and waits for none, and its data stays in one processor's
 //! cache.
 //!
 //! The caller's runtime is the first worker; the others accept from the same
