@@ -8,15 +8,15 @@
 
 use policies::{control_field, is_gateway_field, is_override_field};
 
-use crate::gateway::Gateway;
+use crate::policy_cell::PolicyCell;
 use crate::refuse::Refusal;
 
 /// Refuses a request by the names of its trailers.
 pub(crate) fn check_request<'n>(
-    gateway: &Gateway,
+    policy: &PolicyCell,
     names: impl Iterator<Item = &'n [u8]>,
 ) -> Result<(), Refusal> {
-    let loaded = gateway.policy.load();
+    let loaded = policy.load();
     for name in names {
         if belongs_in_a_head(name) || loaded.policy.judges_header(name) {
             let name = String::from_utf8_lossy(name);
@@ -47,7 +47,7 @@ mod tests {
                       - {host: allowed.test, headers: {x-mode: safe}}\n";
         let stage = Stage::new(policy);
         let check = |name: &str| {
-            check_request(&stage.gateway, [name.as_bytes()].into_iter())
+            check_request(&stage.gateway.policy, [name.as_bytes()].into_iter())
                 .map_err(|refusal| refusal.to_string())
         };
         for name in ["grpc-status", "x-checksum", "digest", "x-amz-checksum-crc32", "server-timing"]

@@ -126,8 +126,8 @@ impl Http2Pool {
 #[derive(Debug, Default)]
 pub(super) struct DestinationConnections {
     live: Mutex<Vec<LiveConnection>>,
-    /// Held by the request that opens the next one.
-    pub(super) opening: tokio::sync::Mutex<()>,
+    /// Held by the request that makes the next one.
+    pub(super) connecting: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -160,11 +160,11 @@ impl DestinationConnections {
     }
 
     fn is_busy(&self) -> bool {
-        self.opening.try_lock().is_err() || self.live.lock().iter().any(|l| l.busy.streams() > 0)
+        self.connecting.try_lock().is_err() || self.live.lock().iter().any(|l| l.busy.streams() > 0)
     }
 
     fn is_unused(&self) -> bool {
-        self.opening.try_lock().is_ok() && self.live.lock().is_empty()
+        self.connecting.try_lock().is_ok() && self.live.lock().is_empty()
     }
 }
 

@@ -185,7 +185,7 @@ impl Dialer {
         let limit = self.settings.timeouts.total();
         // Boxed: it is rare and large, and every stream would carry it.
         let connected = Box::pin(time::timeout(limit, async {
-            let _turn = connections.opening.lock().await;
+            let _turn = connections.connecting.lock().await;
             match connections.join(permit, self.settings.pool) {
                 Some(place) => Ok(place),
                 None => self.start_http2(permit, to).await,

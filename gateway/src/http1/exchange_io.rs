@@ -208,7 +208,7 @@ impl InspectBody for BodyUpload<'_> {
     }
 
     fn trailers(&mut self, fields: &mut Fields) -> Result<(), Refusal> {
-        trailers::check_request(self.0.gateway(), fields.iter().map(|(_, name, _)| name))?;
+        trailers::check_request(&self.0.gateway().policy, fields.iter().map(|(_, name, _)| name))?;
         self.0.body(fields.written())
     }
 

@@ -405,7 +405,7 @@ impl InspectFlow for StreamUpload<'_> {
             return Err(Refusal::WebSocket(WebSocketFault::Trailers));
         }
         let names = trailers.keys().map(|name| name.as_str().as_bytes());
-        trailers::check_request(self.record.meter().gateway(), names)?;
+        trailers::check_request(&self.record.meter().gateway().policy, names)?;
         self.record.meter().sent(head::fields_size(trailers))
     }
 }
