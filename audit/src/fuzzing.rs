@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::event::Operator;
 use crate::key::{Key, PublicKey};
 use crate::log::{Log, Options, SyncPolicy};
-use crate::seal::seal;
+use crate::sealing::seal;
 use crate::verify::verify;
 
 /// A fuzz target's body.

@@ -63,6 +63,7 @@ mod line_reader;
 pub mod log;
 mod record_id;
 pub mod seal;
+mod sealing;
 pub mod search;
 mod secret_name;
 pub mod segment;
@@ -86,7 +87,8 @@ pub use log::{
     Durable, Entry, Folder, FoundLog, Health, Log, LogNotice, OpenError, Options, PreviousWriter,
     Sink, SyncPolicy, Ticket, Unavailable, WriterStep,
 };
-pub use seal::{Seal, SealError, SealFault, seal};
+pub use seal::{Seal, SealFault};
+pub use sealing::{SealError, seal, seal_knowing};
 pub use secret_name::{NotASecretName, RecordedSecret, RecordedSecrets};
 pub use text::{Long, Name, Text};
 pub use time::{Millis, Time};

@@ -21,7 +21,7 @@ use serde::Serialize;
 use crate::event::{Event, FORMAT};
 use crate::text::Text;
 use json::Json;
-pub(crate) use link::LineFields;
+pub(crate) use link::{ChainLink, LineFields};
 
 /// The longest line, newline not counted. An event of the largest kind with every
 /// text at its limit and every byte escaped stays below it.
@@ -62,12 +62,19 @@ pub fn read(line: &[u8]) -> Result<Event, LineError> {
     if line.len() > MAX_LINE_BYTES {
         return Err(LineError::TooLong { bytes: line.len() as u64 });
     }
-    let event: Event = serde_json::from_slice(line)
-        .map_err(|err| LineError::NotAnEvent { why: describe(&err) })?;
-    if event.v != FORMAT {
-        return Err(LineError::Version { found: event.v });
+    of_known_version(serde_json::from_slice(line), |event: &Event| event.v)
+}
+
+/// What was read of a line, unless that failed or the line has another version.
+pub(crate) fn of_known_version<T>(
+    read: serde_json::Result<T>,
+    version: impl FnOnce(&T) -> u32,
+) -> Result<T, LineError> {
+    let fields = read.map_err(|err| LineError::NotAnEvent { why: describe(&err) })?;
+    match version(&fields) {
+        FORMAT => Ok(fields),
+        found => Err(LineError::Version { found }),
     }
-    Ok(event)
 }
 
 /// Why a line could not be read. The line itself is hostile, so what is quoted

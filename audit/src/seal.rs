@@ -31,28 +31,20 @@
 
 mod contents;
 
-#[cfg(test)]
-mod tests;
-
-use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 
 use crate::chain::ChainHead;
-use crate::digest::Digest;
-use crate::folder_lock::LockedFolder;
 use crate::key::{Key, PublicKey};
 use crate::line;
 use crate::time::Time;
-use crate::verify::{self, VerifyError};
-use crate::whole_file::write_via_draft;
-pub use contents::{FileContent, PathName, SealedFile};
-pub(crate) use contents::{ReadError, by_bytes, content, paths};
+pub use contents::{FileContent, KnownDigests, PathName, SealedFile};
+pub(crate) use contents::{ReadError, by_bytes, content, list, paths};
 
 /// The seal's file name.
 pub const SEAL: &str = "seal.json";
@@ -87,66 +79,23 @@ pub struct Signer {
     pub pem: String,
 }
 
-/// Why a folder was not sealed.
-#[derive(Debug, thiserror::Error)]
-pub enum SealError {
-    #[error("{} is sealed already", dir.display())]
-    AlreadySealed { dir: PathBuf },
-    #[error("the log in {} is still being written", dir.display())]
-    Busy { dir: PathBuf },
-    #[error("cannot {step} {}", path.display())]
-    Disk { step: &'static str, path: PathBuf, source: io::Error },
-    /// A seal says that the log is whole, so it is checked before.
-    #[error("the log is not fit to be sealed")]
-    Log(#[source] VerifyError),
-}
-
-/// Seals the folder `dir` as it is now. A folder is sealed once.
-pub fn seal(dir: &Path, key: &Key) -> Result<Seal, SealError> {
-    seal_knowing(dir, key, &KnownDigests::new())
-}
-
-/// Files whose content is known, by their path within the folder.
-pub type KnownDigests = BTreeMap<PathBuf, (u64, Digest)>;
-
-/// The same, without reading again what the caller hashed as it wrote it. A file
-/// that has another size by now is read.
-pub fn seal_knowing(dir: &Path, key: &Key, known: &KnownDigests) -> Result<Seal, SealError> {
-    let handle = File::open(dir).map_err(disk("open", dir))?;
-    let handle = LockedFolder::lock(handle).map_err(|err| match err {
-        TryLockError::WouldBlock => SealError::Busy { dir: dir.to_owned() },
-        TryLockError::Error(source) => disk("lock", dir)(source),
-    })?;
-    let path = dir.join(SEAL);
-    if path.symlink_metadata().is_ok() {
-        return Err(SealError::AlreadySealed { dir: dir.to_owned() });
+impl Seal {
+    /// What `key` says of a folder, now.
+    pub(crate) fn new(key: &Key, log: Option<ChainHead>, files: Vec<SealedFile>) -> Self {
+        let public = key.public();
+        let key = Signer { id: public.id(), pem: public.to_pem() };
+        Self { format: FORMAT, time: Time::now(), key, log, files }
     }
-    // Always the same name, so that what a crash while sealing left is found: the seal
-    // lists every file. We hold the folder's lock, so nobody is writing it.
-    let draft = dir.join("seal.json.draft");
-    unless_absent(fs::remove_file(&draft)).map_err(disk("remove", &draft))?;
-    let log = verify::chain(dir).map_err(SealError::Log)?.map(|walked| walked.head);
-    let public = key.public();
-    let seal = Seal {
-        format: FORMAT,
-        time: Time::now(),
-        key: Signer { id: public.id(), pem: public.to_pem() },
-        log,
-        files: contents::list(dir, known).map_err(|err| disk("read", &err.path)(err.source))?,
-    };
-    write_via_draft(&draft, &path, &signed(&seal, key)).map_err(disk("write", &path))?;
-    handle.sync_all().map_err(disk("sync", dir))?;
-    Ok(seal)
-}
 
-/// The bytes of `seal.json`.
-fn signed(seal: &Seal, key: &Key) -> Vec<u8> {
-    let mut content = Vec::new();
-    line::write_json(seal, &mut content);
-    content.push(b'\n');
-    let signature = BASE64.encode(key.sign(&content));
-    let first = format!("{FIRST_LINE_BEGINS}{signature}{FIRST_LINE_ENDS}\n");
-    [first.as_bytes(), &content, b"}\n"].concat()
+    /// The bytes of `seal.json`.
+    pub(crate) fn signed(&self, key: &Key) -> Vec<u8> {
+        let mut content = Vec::new();
+        line::write_json(self, &mut content);
+        content.push(b'\n');
+        let signature = BASE64.encode(key.sign(&content));
+        let first = format!("{FIRST_LINE_BEGINS}{signature}{FIRST_LINE_ENDS}\n");
+        [first.as_bytes(), &content, b"}\n"].concat()
+    }
 }
 
 /// A seal whose signature has been checked: the claims are the signer's. Whether
@@ -221,13 +170,9 @@ impl Signed {
 
 /// Only a file that is not there is absent. One that cannot be looked at is a failure:
 /// evidence must not pass for unsealed because its seal was hidden.
-fn unless_absent<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+pub(crate) fn unless_absent<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
         Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(None),
         found => found.map(Some),
     }
-}
-
-fn disk(step: &'static str, path: &Path) -> impl Fn(io::Error) -> SealError {
-    move |source| SealError::Disk { step, path: path.to_owned(), source }
 }

@@ -1,16 +1,17 @@
-//! A line in two steps: its fields, and its place in the chain.
+//! A line's place in the chain: how it is written and read.
 //!
-//! Who hands a record over writes its fields, on its own thread and with its own
-//! memory. Its number and the digest of the line before are known only when it is
-//! its turn, and then all that is left is to copy.
+//! A line is written in two steps. Whoever hands a record over writes its fields, on
+//! its own thread and with its own memory. Its number and the digest of the line
+//! before are known only when it is its turn, and then all that is left is to copy.
 
 use std::io::Write as _;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::write_json;
+use super::{LineError, of_known_version, write_json};
 use crate::chain::ChainHead;
+use crate::digest::Digest;
 use crate::event::{FORMAT, RunName, What};
 use crate::time::Time;
 
@@ -51,10 +52,31 @@ impl ChainHead {
     }
 }
 
+/// The fields of a line that the chain needs. They are the same for every kind, so an
+/// older program can check a newer one's log.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(expecting = "an object")]
+pub(crate) struct ChainLink {
+    v: u32,
+    pub(crate) seq: u64,
+    pub(crate) id: Uuid,
+    pub(crate) kind: String,
+    #[serde(rename = "sluice.segment.previous")]
+    pub(crate) previous_segment: Option<String>,
+    #[serde(rename = "sluice.segment.previous.sha256")]
+    pub(crate) previous_segment_sha256: Option<Digest>,
+    pub(crate) prev: Digest,
+}
+
+impl ChainLink {
+    pub(crate) fn read(line: &[u8]) -> Result<Self, LineError> {
+        of_known_version(serde_json::from_slice(line), |link: &Self| link.v)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::digest::Digest;
     use crate::event::golden::sample;
     use crate::event::{Event, EventKind};
 

@@ -5,6 +5,7 @@
 //! link is recorded without being opened, since opening a pipe may never return.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
@@ -15,7 +16,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 
-use super::{KnownDigests, SEAL};
+use super::SEAL;
 use crate::digest::Digest;
 
 /// One file, by its name within the folder.
@@ -76,6 +77,9 @@ pub(crate) struct ReadError {
     pub(crate) path: PathBuf,
     pub(crate) source: io::Error,
 }
+
+/// Files whose content is known, by their path within the folder.
+pub type KnownDigests = BTreeMap<PathBuf, (u64, Digest)>;
 
 /// Every file below `dir` but the seal, sorted by the bytes of its path.
 pub(crate) fn list(dir: &Path, known: &KnownDigests) -> Result<Vec<SealedFile>, ReadError> {

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 use uuid::Uuid;
 
-use crate::event::{EventKind, FORMAT, Verdict};
-use crate::line::{self, LineError, describe};
+use crate::event::{EventKind, Verdict};
+use crate::line::{self, LineError};
 use crate::text::Text;
 use crate::time::Time;
 
@@ -184,17 +184,14 @@ impl LineFilter {
         let line =
             std::str::from_utf8(bytes).ok().filter(|line| line::is_printable(line.as_bytes()));
         let line = line.ok_or_else(not_ours)?;
-        let glance: FilterFields<'_> = serde_json::from_str(line)
-            .map_err(|err| LineError::NotAnEvent { why: describe(&err) })?;
-        if glance.v != FORMAT {
-            return Err(LineError::Version { found: glance.v });
-        }
-        Ok(self.fits_glance(&glance).then_some(line))
+        let read = serde_json::from_str(line);
+        let fields = line::of_known_version(read, |fields: &FilterFields<'_>| fields.v)?;
+        Ok(self.fits_fields(&fields).then_some(line))
     }
 
     /// The words are compared as values here: in the bytes, a method's name may
     /// have been found in a path.
-    fn fits_glance(&self, glance: &FilterFields<'_>) -> bool {
+    fn fits_fields(&self, fields: &FilterFields<'_>) -> bool {
         let Query {
             since,
             until,
@@ -218,22 +215,22 @@ impl LineFilter {
             None => true,
             Some(wanted) => found.as_ref().is_some_and(|found| found.0 == wanted.as_str()),
         };
-        let names = [&glance.host, &glance.question];
-        since.is_none_or(|since| glance.time >= since)
-            && until.is_none_or(|until| glance.time < until)
-            && run.as_ref().is_none_or(|run| glance.run.0 == run.as_str())
-            && id.is_none_or(|id| glance.id == id)
+        let names = [&fields.host, &fields.question];
+        since.is_none_or(|since| fields.time >= since)
+            && until.is_none_or(|until| fields.time < until)
+            && run.as_ref().is_none_or(|run| fields.run.0 == run.as_str())
+            && id.is_none_or(|id| fields.id == id)
             && host.as_ref().is_none_or(|host| {
                 names.into_iter().flatten().any(|name| host.fits(name.0.trim_end_matches('.')))
             })
-            && verdict.is_none_or(|verdict| glance.verdict == Some(verdict))
-            && is(rule, &glance.rule)
-            && is(reason, &glance.reason)
-            && is(method, &glance.method)
-            && status.is_none_or(|status| glance.status.is_some_and(|found| status.fits(found)))
-            && at_least(min_sent, glance.sent)
-            && at_least(min_received, glance.received)
-            && (kinds.is_empty() || kinds.iter().any(|kind| glance.kind.0 == kind.as_str()))
+            && verdict.is_none_or(|verdict| fields.verdict == Some(verdict))
+            && is(rule, &fields.rule)
+            && is(reason, &fields.reason)
+            && is(method, &fields.method)
+            && status.is_none_or(|status| fields.status.is_some_and(|found| status.fits(found)))
+            && at_least(min_sent, fields.sent)
+            && at_least(min_received, fields.received)
+            && (kinds.is_empty() || kinds.iter().any(|kind| fields.kind.0 == kind.as_str()))
     }
 }
 

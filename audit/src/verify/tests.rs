@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::event::{Operator, Request};
 use crate::key::Key;
-use crate::seal::seal;
+use crate::sealing::seal;
 use crate::{Log, Options, Outcome, SyncPolicy};
 
 #[test]

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 use super::fault::{Break, Fault, VerifyError};
-use crate::chain::{ChainHead, ChainLink};
+use crate::chain::ChainHead;
 use crate::digest::{Digest, Hasher};
 use crate::event::EventKind;
-use crate::line::LineError;
+use crate::line::{ChainLink, LineError};
 use crate::line_reader::{LinePosition, LineReader, NextLine};
 use crate::segment::{self, Segment};
 

@@ -37,7 +37,7 @@ impl RunFolder {
         let known = artifacts.iter().map(|Artifact { path, size, sha256 }| {
             (Path::new(ARTIFACTS).join(path.to_path()), (*size, *sha256))
         });
-        Ok(audit::seal::seal_knowing(self.path(), &key, &known.collect())?)
+        Ok(audit::seal_knowing(self.path(), &key, &known.collect())?)
     }
 }
 

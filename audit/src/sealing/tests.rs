@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::event::Operator;
+use crate::seal::{FileContent, PathName};
 use crate::{Digest, Log, Options};
 
 #[test]
@@ -37,7 +38,7 @@ fn what_is_known_of_a_file_holds_only_for_a_file_of_that_size() {
     let names = ["as-known", "grown", "replaced"];
     let all = KnownDigests::from(names.map(|name| (PathBuf::from(name), (5, known))));
 
-    let listed = contents::list(dir.path(), &all).unwrap();
+    let listed = list(dir.path(), &all).unwrap();
     let found: Vec<_> = listed.into_iter().map(|sealed| sealed.content).collect();
     let expected = [
         FileContent::File { size: 5, sha256: known },
