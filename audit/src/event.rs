@@ -13,7 +13,7 @@
 //! gateway replaces placeholders only after the record has its copy.
 //!
 //! [`groups`] has the facts that several kinds share, [`entries`] the kinds that
-//! are opened and closed, [`notes`] those that are one line, [`upkeep`] what the
+//! are opened and closed, [`notes`] those that are one line, [`log_events`] what the
 //! log says about itself.
 
 pub mod entries;

@@ -16,35 +16,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::authority::Destination;
-use crate::header_fields::Headers;
+use crate::decision::Decision;
 use crate::index::{HostRules, Index, PathReading, ShapeId, shape_at};
-use crate::method::Method;
-use crate::path::RequestPath;
-use crate::query::Query;
+use crate::question::PolicyQuestion;
 use crate::reach::Reach;
-use crate::request_overrides::AlternatePath;
 use crate::rule::{Carries, Mismatch, Rule, Shape};
-use crate::target::Scheme;
-use crate::verdict::{Decision, Verdict};
-
-/// One request, as policy sees it. Everything in it was parsed once.
-#[derive(Clone, Copy, Debug)]
-pub struct PolicyQuestion<'a> {
-    pub scheme: Scheme,
-    pub to: &'a Destination,
-    pub method: Method,
-    /// The method that a header such as `X-HTTP-Method-Override` asks the
-    /// server to use instead. Both must be allowed.
-    pub overridden: Option<Method>,
-    /// Paths that a header or a parameter asks the server to serve instead. All of
-    /// them must be allowed.
-    pub further: &'a [AlternatePath],
-    pub path: &'a RequestPath,
-    pub query: Option<&'a Query>,
-    pub headers: &'a dyn Headers,
-    /// Whether the request asks to become a WebSocket.
-    pub websocket: bool,
-}
+use crate::verdict::Verdict;
 
 /// What policy says of a destination, before anything is known of a request.
 #[derive(Clone, Copy, Debug)]

@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use crate::decide::Admission;
+use crate::decision::{Decision, Reason};
 use crate::method::Method;
 use crate::policy::Policy;
 use crate::rule::{Mismatch, Rule};
 use crate::sample_request::SampleRequest;
 use crate::target::Scheme;
-use crate::verdict::{Decision, Reason, Verdict};
+use crate::verdict::Verdict;
 
 /// An answer with everything a person wants to know about it.
 #[derive(Debug)]

@@ -13,8 +13,9 @@ use globset::{Glob, GlobBuilder, GlobMatcher};
 use crate::case_fold::lower;
 use crate::from_text::{from_text, shown_as_written};
 use crate::names::NameError;
-use crate::path::{PathFault, RequestPath};
+use crate::path::RequestPath;
 use crate::path_readings;
+use crate::path_spelling::PathFault;
 
 /// A pattern for the path of a request, such as `/repos/acme/**`.
 #[derive(Clone, Debug)]

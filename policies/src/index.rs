@@ -18,10 +18,10 @@ use std::net::IpAddr;
 use globset::{Glob, GlobSet};
 
 use crate::authority::Host;
-use crate::capability::PythonFiles;
 use crate::case_fold::Folded;
 use crate::host_pattern::HostPattern;
 use crate::path::RequestPath;
+use crate::python_package::PythonFiles;
 use crate::rule::{Paths, Rule, Shape};
 use crate::verdict::Verdict;
 

@@ -15,6 +15,7 @@ mod capability;
 mod case_fold;
 mod compile;
 mod decide;
+mod decision;
 mod document;
 mod explain;
 mod from_text;
@@ -33,13 +34,16 @@ mod method;
 mod names;
 mod path;
 mod path_readings;
+mod path_spelling;
 mod pinned;
 mod policy;
 mod policy_tests;
 pub mod presets;
 mod problems;
 mod project_bounds;
+mod python_package;
 mod query;
+mod question;
 mod quoted_input;
 mod reach;
 mod read;
@@ -56,10 +60,9 @@ pub mod yaml;
 
 pub use address_class::{AddressClass, embedded_v4};
 pub use authority::{Authority, AuthorityError, AuthorityFault, Destination, Host};
-pub use capability::{
-    BodyCheck, GitRepository, NpmPackage, PythonPackage, Registries, RegistryKind, RegistryUrl,
-};
-pub use decide::{Admission, PolicyQuestion};
+pub use capability::{GitRepository, NpmPackage, Registries, RegistryKind, RegistryUrl};
+pub use decide::Admission;
+pub use decision::{Decision, NotDoneYet, Reason};
 pub use document::{
     Expectation, Mode, MountMode, OverridesSection, PolicyDocument, ScanAction, SecretFrom,
     Workspace,
@@ -75,7 +78,8 @@ pub use host_pattern::{HostPattern, PatternError, PatternFault};
 pub use lint::LintFinding;
 pub use method::{Method, MethodError};
 pub use names::{HeaderName, Name, NameError, RelativePath, SandboxPath, SecretName};
-pub use path::{PathError, PathFault, RequestPath};
+pub use path::{PathError, RequestPath};
+pub use path_spelling::PathFault;
 pub use policy::{
     ApprovalSettings, Carried, Fs, Mount, Net, NetLimits, Overrides, Policy, PolicyNote,
     PolicyTest, ProcLimits, ScanSettings, Secret,
@@ -83,16 +87,18 @@ pub use policy::{
 pub use policy_tests::TestResult;
 pub use problems::{At, Problem, Problems, Source, did_you_mean};
 pub use project_bounds::{MayMount, ProjectBounds};
+pub use python_package::PythonPackage;
 pub use query::Query;
+pub use question::PolicyQuestion;
 pub use reach::{AddressRange, DialAddr, Forbidden, RangeError, RangeFault, Reach};
 pub use read::{NoFiles, Sources, read};
 pub use request_overrides::{
     AlternatePath, OverrideError, RequestOverrides, SentRequest, is_override_field,
 };
-pub use rule::{Mismatch, Rule, RuleLocation};
+pub use rule::{BodyCheck, Mismatch, Rule, RuleLocation};
 pub use run_overrides::{NotPermitted, RunOverrides};
 pub use sample_request::SampleRequest;
 pub use schema::schema;
 pub use target::{Scheme, Target, TargetError, UrlError, UrlFault};
 pub use units::{Cpus, Size, Span, UnitError, UnitFault};
-pub use verdict::{Decision, NotDoneYet, Reason, Verdict};
+pub use verdict::Verdict;

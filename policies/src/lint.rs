@@ -8,13 +8,14 @@
 use std::sync::Arc;
 
 use crate::case_fold::lower;
+use crate::decision::Decision;
 use crate::document::Mode;
 use crate::glob::PathPattern;
 use crate::host_pattern::{HostPattern, covers};
 use crate::method::Method;
 use crate::policy::Policy;
 use crate::rule::{Carries, Paths, PortSet, Rule, Shape, Websocket};
-use crate::verdict::{Decision, Verdict};
+use crate::verdict::Verdict;
 
 /// Something worth a second look.
 #[derive(Clone, Debug, Eq, PartialEq)]

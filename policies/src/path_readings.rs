@@ -17,14 +17,10 @@
 
 use icu_normalizer::ComposingNormalizerBorrowed;
 
-use crate::path::{
-    MAX_PATH_BYTES, PathFault, check_double_escapes, check_segments, escape, push_escape,
-    stands_for_itself,
+use crate::path_spelling::{
+    MAX_PATH_BYTES, MAX_READINGS, PathFault, check_double_escapes, check_segments, escape,
+    push_escape, stands_for_itself,
 };
-
-/// The most readings of a path that we judge. An npm scope has two, a parameter
-/// with an escaped slash before it four.
-pub(crate) const MAX_READINGS: usize = 32;
 
 /// What a server may do to a path, besides nothing. Each gives what comes of
 /// it, if it changes anything.

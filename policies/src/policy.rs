@@ -7,18 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::authority::Destination;
-use crate::decide::{Admission, PolicyQuestion, Rules};
+use crate::decide::{Admission, Rules};
+use crate::decision::{Decision, Reason};
 use crate::document::{Expectation, Mode, MountMode, ScanAction, SecretFrom, Workspace};
 use crate::glob::FileGlob;
 use crate::header_fields::is_same_field;
 use crate::host_pattern::HostPattern;
 use crate::names::{HeaderName, RelativePath, SandboxPath, SecretName};
 use crate::problems::Problems;
+use crate::question::PolicyQuestion;
 use crate::reach::Reach;
 use crate::request_overrides::AlternatePath;
 use crate::rule::Rule;
 use crate::units::{Cpus, Size, Span};
-use crate::verdict::{Decision, Reason};
 
 /// What one sandbox may do.
 #[derive(Debug)]

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use crate::decision::Decision;
 use crate::document::Expectation;
 use crate::policy::{Policy, PolicyTest};
-use crate::verdict::{Decision, Verdict};
+use crate::verdict::Verdict;
 
 /// How one test ended.
 #[derive(Debug)]

@@ -18,7 +18,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::glob::TextPattern;
-use crate::path::{PathError, PathFault, TargetPart, escape};
+use crate::path::{PathError, TargetPart};
+use crate::path_spelling::{PathFault, escape};
 use crate::verdict::Verdict;
 
 /// What stood after the `?` of a request target.

@@ -11,14 +11,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::authority::Destination;
-use crate::capability::{BodyCheck, PythonFiles};
-use crate::decide::PolicyQuestion;
-use crate::glob::{PathPattern, TextPattern};
+use crate::glob::{PathPattern, RefPattern, TextPattern};
 use crate::header_fields::is_same_field;
 use crate::host_pattern::HostPattern;
 use crate::method::Method;
 use crate::names::{HeaderName, SecretName};
+use crate::python_package::PythonFiles;
 use crate::query::QueryKey;
+use crate::question::PolicyQuestion;
 use crate::reach::Reach;
 use crate::target::Scheme;
 use crate::verdict::Verdict;
@@ -172,6 +172,13 @@ pub(crate) enum Paths {
     Any,
     Patterns(Vec<PathPattern>),
     PythonFiles(PythonFiles),
+}
+
+/// What the gateway must find in a request's body before it may go out.
+#[derive(Clone, Debug)]
+pub enum BodyCheck {
+    /// A push that updates only refs that one of the patterns names.
+    GitRefs(Vec<RefPattern>),
 }
 
 /// A condition of a shape that a request does not meet, in the order in which

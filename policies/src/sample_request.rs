@@ -1,10 +1,10 @@
 //! A request as a person writes it: for policy tests, `explain` and hints.
 
-use crate::decide::PolicyQuestion;
 use crate::document::TestSection;
 use crate::header_fields::{Headers, check_fields};
 use crate::method::Method;
 use crate::names::HeaderName;
+use crate::question::PolicyQuestion;
 use crate::request_overrides::{RequestOverrides, SentRequest};
 use crate::target::Target;
 

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::document::{Access, OneOrMany, RuleFields, RuleProtocol, Unless};
+use crate::capability::Access;
+use crate::document::{OneOrMany, RuleFields, RuleProtocol, Unless};
 
 /// The rule's conditions, in the order in which a request meets them.
 pub(crate) fn summary(fields: &RuleFields) -> String {

@@ -7,8 +7,6 @@
 
 use std::fmt;
 
-use super::BodyCheck;
-use crate::document::Access;
 use crate::from_text::from_text;
 use crate::glob::{PathPattern, RefPattern, TextPattern};
 use crate::host::HostName;
@@ -16,7 +14,7 @@ use crate::host_pattern::HostPattern;
 use crate::method::Method;
 use crate::names::NameError;
 use crate::query::QueryKey;
-use crate::rule::{Carries, Methods, Paths, PortSet, Shape};
+use crate::rule::{BodyCheck, Carries, Methods, Paths, PortSet, Shape};
 use crate::verdict::Verdict;
 
 /// A repository, such as `github.com/acme/widgets`; `*` stands for one segment
@@ -67,6 +65,16 @@ impl fmt::Display for GitRepository {
 }
 
 from_text!(GitRepository, "GitRepository", "A repository such as `github.com/acme/widgets`.");
+
+/// What may be done with a repository.
+#[derive(Clone, Copy, Debug, Eq, schemars::JsonSchema, PartialEq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// Clone and fetch.
+    Fetch,
+    /// Push, and in `allow` also clone and fetch.
+    Push,
+}
 
 /// The requests that such access is made of.
 pub(crate) fn expand(

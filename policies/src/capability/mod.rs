@@ -1,9 +1,9 @@
 //! Rules about what is done, not only where: repositories and packages.
 //!
-//! A capability rule is expanded into the same [`Shape`]s that ordinary rules
+//! A capability rule is expanded into the same [`Shape`](crate::rule::Shape)s that ordinary rules
 //! are made of, so that deciding knows nothing of git or of package managers.
 //! What a shape cannot say (which ref a push updates stands in the body) is
-//! left as a [`BodyCheck`] for the gateway: a request whose decision carries
+//! left as a [`BodyCheck`](crate::BodyCheck) for the gateway: a request whose decision carries
 //! one may only go out through a gateway that carries it out.
 //!
 //! No registry's address is written here. It comes from the rule, else from
@@ -15,22 +15,13 @@ mod npm;
 mod pip;
 mod registry;
 
-use crate::glob::RefPattern;
 pub use git::GitRepository;
-pub(crate) use git::expand as expand_git;
+pub(crate) use git::{Access, expand as expand_git};
 pub use npm::NpmPackage;
 pub(crate) use npm::expand as expand_npm;
-pub use pip::PythonPackage;
-pub(crate) use pip::{PythonFiles, expand as expand_pip};
+pub(crate) use pip::expand as expand_pip;
 pub(crate) use registry::RegistryLookup;
 pub use registry::{Registries, RegistryKind, RegistryUrl};
-
-/// What the gateway must find in a request's body before it may go out.
-#[derive(Clone, Debug)]
-pub enum BodyCheck {
-    /// A push that updates only refs that one of the patterns names.
-    GitRefs(Vec<RefPattern>),
-}
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::capability::{RegistryKind, RegistryLookup, expand_git, expand_npm, expand_pip};
+use crate::capability::{Access, RegistryKind, RegistryLookup, expand_git, expand_npm, expand_pip};
 use crate::document::{OneOrMany, RuleFields, RuleProtocol, Unless, WrittenRule};
 use crate::header_fields::is_judgeable;
 use crate::host_pattern::{HostPattern, covers};
@@ -295,7 +295,7 @@ fn misplaced(list: RuleList, fields: &RuleFields, faults: &mut Faults) {
     );
     refuse(fields.access.is_some() && fields.git.is_none(), "`access` goes with `git`");
     refuse(
-        fields.refs.is_some() && fields.access != Some(crate::document::Access::Push),
+        fields.refs.is_some() && fields.access != Some(Access::Push),
         "`refs` goes with `git` and `access: push`",
     );
     refuse(

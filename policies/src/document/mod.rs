@@ -21,7 +21,7 @@ use crate::host_pattern::HostPattern;
 use crate::names::{HeaderName, Name, RelativePath, SandboxPath, SecretName};
 use crate::units::{Cpus, Size, Span};
 use crate::yaml::{Item, Spanned};
-pub(crate) use rule::{Access, OneOrMany, RuleFields, RuleProtocol, Unless, WrittenRule};
+pub(crate) use rule::{OneOrMany, RuleFields, RuleProtocol, Unless, WrittenRule};
 
 /// What a sandbox may do.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -7,12 +7,13 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-use crate::capability::{GitRepository, NpmPackage, PythonPackage, RegistryUrl};
+use crate::capability::{Access, GitRepository, NpmPackage, RegistryUrl};
 use crate::from_text::at_least_one;
 use crate::glob::{PathPattern, RefPattern, TextPattern};
 use crate::host_pattern::HostPattern;
 use crate::method::Method;
 use crate::names::{HeaderName, Name, SecretName};
+use crate::python_package::PythonPackage;
 use crate::reach::AddressRange;
 
 /// One entry of `allow`, `ask`, `deny` or `passthrough`.
@@ -78,16 +79,6 @@ pub enum RuleProtocol {
     Http,
     Https,
     Tcp,
-}
-
-/// What may be done with a repository.
-#[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Access {
-    /// Clone and fetch.
-    Fetch,
-    /// Push, and in `allow` also clone and fetch.
-    Push,
 }
 
 /// What a deny spares.

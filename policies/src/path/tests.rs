@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::path_spelling::{MAX_PATH_BYTES, escape, stands_for_itself};
 
 macro_rules! path {
     ($claim:ident, $written:expr, Ok($canonical:expr)) => {

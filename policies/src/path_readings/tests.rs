@@ -101,8 +101,8 @@ fn a_reading_has_a_longest_length_too() {
     let path =
         |plus: usize, letters: usize| format!("/{}x{}", "x+".repeat(plus), "a".repeat(letters));
     let fault = |text: String| crate::RequestPath::parse(&text).err().map(|err| err.fault());
-    let plus = crate::path::MAX_PATH_BYTES / 8;
-    let rest = crate::path::MAX_PATH_BYTES - 2 - 4 * plus;
+    let plus = crate::path_spelling::MAX_PATH_BYTES / 8;
+    let rest = crate::path_spelling::MAX_PATH_BYTES - 2 - 4 * plus;
     assert_eq!(fault(path(plus, rest)), None);
     assert_eq!(fault(path(plus, rest + 1)), Some(PathFault::Length));
     assert_eq!(fault(path(plus, rest + 9)), Some(PathFault::Length));

@@ -14,7 +14,7 @@
 use std::borrow::Cow;
 
 use super::decoded;
-use crate::path::escape;
+use crate::path_spelling::escape;
 
 /// The place in `names`, which are folded, of one that `name` could be read as.
 pub(super) fn position<'n>(name: &str, mut names: impl Iterator<Item = &'n str>) -> Option<usize> {
