@@ -13,8 +13,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use audit::{
-    Client, Decision, Destination, Entry, Http, Log, Operator, Options, Outcome, Request,
-    SyncPolicy, Text, Verdict, WayIn,
+    ClientRecord, DecisionRecord, DestinationRecord, Entry, EntryOutcome, Http, Log, Operator,
+    Options, RequestFacts, SyncPolicy, Text, VerdictRecord, WayIn,
 };
 use divan::Bencher;
 use divan::counter::ItemsCount;
@@ -37,7 +37,7 @@ fn closed(bencher: Bencher<'_, '_>, policy: Policy) {
     let (log, _dir, runtime) = open(policy);
     bencher.counter(ItemsCount::new(BATCH)).bench_local(|| {
         for n in 0..BATCH {
-            fill_in(begin(&log), n).close(Outcome::Relayed);
+            fill_in(begin(&log), n).close(EntryOutcome::Relayed);
         }
         settle(&log, &runtime);
     });
@@ -53,7 +53,7 @@ fn opened(bencher: Bencher<'_, '_>, policy: Policy) {
                 runtime.spawn(async move {
                     let mut entry = fill_in(begin(&log), n);
                     entry.opened().await.expect("the disk has room");
-                    entry.close(Outcome::Relayed);
+                    entry.close(EntryOutcome::Relayed);
                 })
             })
             .collect();
@@ -66,7 +66,7 @@ fn opened(bencher: Bencher<'_, '_>, policy: Policy) {
 #[divan::bench(max_time = 5)]
 fn handed_over(bencher: Bencher<'_, '_>) {
     let (log, _dir, _runtime) = open(Policy::Never);
-    bencher.bench_local(|| fill_in(begin(&log), 7).close(Outcome::Relayed));
+    bencher.bench_local(|| fill_in(begin(&log), 7).close(EntryOutcome::Relayed));
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -101,9 +101,9 @@ fn open(policy: Policy) -> (Log, TempDir, Runtime) {
     (log, dir, runtime)
 }
 
-fn fill_in(mut entry: Entry<Request>, n: u64) -> Entry<Request> {
-    entry.client = Client::new(([10, 209, 0, 2], 40112).into(), WayIn::Proxy);
-    entry.destination = Destination::new("api.github.com", 443);
+fn fill_in(mut entry: Entry<RequestFacts>, n: u64) -> Entry<RequestFacts> {
+    entry.client = ClientRecord::new(([10, 209, 0, 2], 40112).into(), WayIn::Proxy);
+    entry.destination = DestinationRecord::new("api.github.com", 443);
     entry.destination.dialled(([140, 82, 121, 6], 443).into());
     entry.http = Http {
         method: Some(Text::constant("GET")),
@@ -114,12 +114,12 @@ fn fill_in(mut entry: Entry<Request>, n: u64) -> Entry<Request> {
         version: Some(Text::constant("2")),
         ..Http::default()
     };
-    entry.decision = Decision {
-        verdict: Some(Verdict::Allow),
+    entry.decision = DecisionRecord {
+        verdict: Some(VerdictRecord::Allow),
         rule: Some(Text::constant("allow[1]")),
         reason: Some(Text::constant("rule")),
         policy: Some(Text::constant("9f86d081884c7d65")),
-        ..Decision::default()
+        ..DecisionRecord::default()
     };
     entry.traffic.received = 2048;
     entry

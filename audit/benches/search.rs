@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::LazyLock;
 
-use audit::search::{Query, search};
+use audit::search::{SearchQuery, search};
 use audit::{EventKind, verify};
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
@@ -24,24 +24,32 @@ fn main() {
 /// One host in a thousand: the bytes rule out the rest.
 #[divan::bench(sample_count = 5, sample_size = 1)]
 fn a_rare_host(bencher: Bencher<'_, '_>) {
-    count(bencher, Query { host: "host-7.example".parse().ok(), ..Query::default() }, 1000);
+    count(
+        bencher,
+        SearchQuery { host: "host-7.example".parse().ok(), ..SearchQuery::default() },
+        1000,
+    );
 }
 
 /// Every line is parsed, a tenth fits.
 #[divan::bench(sample_count = 5, sample_size = 1)]
 fn a_status_class(bencher: Bencher<'_, '_>) {
-    count(bencher, Query { status: "4xx".parse().ok(), ..Query::default() }, 100_000);
+    count(bencher, SearchQuery { status: "4xx".parse().ok(), ..SearchQuery::default() }, 100_000);
 }
 
 /// Every line is parsed and fits.
 #[divan::bench(sample_count = 5, sample_size = 1)]
 fn everything(bencher: Bencher<'_, '_>) {
-    count(bencher, Query { kinds: vec![EventKind::Request], ..Query::default() }, 1_000_000);
+    count(
+        bencher,
+        SearchQuery { kinds: vec![EventKind::Request], ..SearchQuery::default() },
+        1_000_000,
+    );
 }
 
 #[divan::bench(sample_count = 5, sample_size = 1)]
 fn words_that_are_nowhere(bencher: Bencher<'_, '_>) {
-    count(bencher, Query { text: Some("pastebin".to_owned()), ..Query::default() }, 0);
+    count(bencher, SearchQuery { text: Some("pastebin".to_owned()), ..SearchQuery::default() }, 0);
 }
 
 #[divan::bench(sample_count = 5, sample_size = 1)]
@@ -52,7 +60,7 @@ fn verified(bencher: Bencher<'_, '_>) {
         .bench_local(|| verify(black_box(dir), &[]).expect("the log is whole"));
 }
 
-fn count(bencher: Bencher<'_, '_>, query: Query, expected: usize) {
+fn count(bencher: Bencher<'_, '_>, query: SearchQuery, expected: usize) {
     let dir = LOG.path();
     bencher.counter(ItemsCount::new(EVENTS)).bench_local(|| {
         let found = search(black_box(dir), &query).expect("the log exists");

@@ -6,7 +6,7 @@ use std::fmt;
 /// Prints an error, then each cause.
 ///
 /// ```
-/// let err = audit::Key::load("/nowhere/seal.pem".as_ref()).unwrap_err();
+/// let err = audit::SigningKey::load("/nowhere/seal.pem".as_ref()).unwrap_err();
 /// let line = audit::ErrorChain(&err).to_string();
 /// assert_eq!(line, "cannot open /nowhere: No such file or directory (os error 2)");
 /// ```

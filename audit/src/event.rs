@@ -33,15 +33,15 @@ use uuid::Uuid;
 use crate::digest::Digest;
 use crate::text::Text;
 use crate::time::Time;
-pub use entries::{Connection, Dns, EntryFacts, Opened, Outcome, Request};
+pub use entries::{ConnectionFacts, DnsFacts, EntryFacts, EntryOutcome, OpenedEvent, RequestFacts};
 pub use groups::{
-    Client, Decision, Destination, Failure, Handling, Http, NotAVerdict, Timing, Tls, Traffic,
-    Verdict, WayIn,
+    ClientRecord, DecisionRecord, DestinationRecord, FailureRecord, Handling, Http, NegotiatedTls,
+    NotAVerdict, Timing, TrafficRecord, VerdictRecord, WayIn,
 };
-pub use log_events::{LogClosed, LogResumed, LogStarted, Origin, Recovered, SegmentStarted};
+pub use log_events::{LogClosed, LogOrigin, LogResumed, LogStarted, Recovered, SegmentStarted};
 pub use notes::{
-    Finding, Hold, HoldState, Limit, Note, Operator, PolicyLoaded, PolicyRefused, RunEnded,
-    RunStarted, Sighting,
+    FindingEvent, Hold, HoldState, LimitEvent, Note, Operator, PolicyLoaded, PolicyRefused,
+    RunEnded, RunStarted, Sighting,
 };
 
 #[cfg(doc)]
@@ -67,7 +67,7 @@ pub struct Event {
     pub id: Uuid,
     pub run: RunName,
     #[serde(flatten)]
-    pub what: What,
+    pub what: EventBody,
     /// Digest of the exact bytes of the line before, without its newline.
     pub prev: Digest,
 }
@@ -75,21 +75,21 @@ pub struct Event {
 /// What a line reports: its `kind`, and the fields that belong to it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum What {
-    Connection(Box<Connection>),
-    Dns(Box<Dns>),
-    Finding(Box<Finding>),
+pub enum EventBody {
+    Connection(Box<ConnectionFacts>),
+    Dns(Box<DnsFacts>),
+    Finding(Box<FindingEvent>),
     Hold(Box<Hold>),
-    Limit(Box<Limit>),
+    Limit(Box<LimitEvent>),
     LogClosed(LogClosed),
     LogResumed(Box<LogResumed>),
     LogStarted(LogStarted),
-    Opened(Box<Opened>),
+    Opened(Box<OpenedEvent>),
     Operator(Box<Operator>),
     PolicyLoaded(Box<PolicyLoaded>),
     PolicyRefused(Box<PolicyRefused>),
     Recovered(Recovered),
-    Request(Box<Request>),
+    Request(Box<RequestFacts>),
     RunEnded(Box<RunEnded>),
     RunStarted(Box<RunStarted>),
     SegmentStarted(SegmentStarted),
@@ -116,7 +116,7 @@ macro_rules! kinds {
             }
         }
 
-        impl What {
+        impl EventBody {
             /// Which kind this is.
             pub fn kind(&self) -> EventKind {
                 match self {

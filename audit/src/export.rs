@@ -68,9 +68,9 @@ pub struct Exported {
 ///
 /// ```no_run
 /// use audit::export::{ExportFormat, export};
-/// use audit::search::{Query, search};
+/// use audit::search::{SearchQuery, search};
 ///
-/// let found = search("state".as_ref(), &Query::default())?.filter_map(Result::ok);
+/// let found = search("state".as_ref(), &SearchQuery::default())?.filter_map(Result::ok);
 /// let exported = export(ExportFormat::Csv, found, &mut std::io::stdout().lock())?;
 /// assert_eq!(exported.left_out, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

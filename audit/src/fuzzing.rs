@@ -11,7 +11,7 @@ use std::fs;
 use tempfile::TempDir;
 
 use crate::event::Operator;
-use crate::key::{Key, PublicKey};
+use crate::key::{PublicKey, SigningKey};
 use crate::log::{Log, Options, SyncPolicy};
 use crate::sealing::seal;
 use crate::verify::verify;
@@ -67,7 +67,8 @@ impl Evidence {
         }
         log.close_blocking().expect("a log can be closed");
         fs::write(folder.join("run.json"), "{\"run\":\"run-1\"}\n").expect("a file can be written");
-        let key = Key::load_or_create(&dir.path().join("keys/seal.pem")).expect("a key is made");
+        let key =
+            SigningKey::load_or_create(&dir.path().join("keys/seal.pem")).expect("a key is made");
         seal(&folder, &key).expect("a closed log can be sealed");
         let read = |name| (name, fs::read(folder.join(name)).expect("every file is there"));
         let files = FILES.map(read).into();

@@ -25,7 +25,7 @@ const MAX_KEY_FILE_BYTES: u64 = 4096;
 const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// Signs seals.
-pub struct Key {
+pub struct SigningKey {
     pair: Ed25519KeyPair,
     public: PublicKey,
 }
@@ -43,7 +43,7 @@ pub enum KeyError {
     NotAKey { path: PathBuf },
 }
 
-impl Key {
+impl SigningKey {
     /// The key at `path`, which is made if there is none.
     ///
     /// Of two processes that make it at once, one wins and both use its key: a
@@ -92,7 +92,7 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({})", self.public.id())
     }
@@ -208,8 +208,8 @@ mod tests {
     fn the_first_use_makes_the_key_and_the_next_finds_it() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("keys/seal.pem");
-        let made = Key::load_or_create(&path).unwrap();
-        let found = Key::load_or_create(&path).unwrap();
+        let made = SigningKey::load_or_create(&path).unwrap();
+        let found = SigningKey::load_or_create(&path).unwrap();
 
         assert_eq!(made.public(), found.public());
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
@@ -244,7 +244,7 @@ mod tests {
                 .map(|_| {
                     scope.spawn(|| {
                         start.wait();
-                        Key::load_or_create(&path).unwrap().public()
+                        SigningKey::load_or_create(&path).unwrap().public()
                     })
                 })
                 .collect();
@@ -258,24 +258,27 @@ mod tests {
     fn a_key_that_others_can_read_is_refused() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("keys/seal.pem");
-        Key::load_or_create(&path).unwrap();
+        SigningKey::load_or_create(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        let err = Key::load_or_create(&path).unwrap_err();
+        let err = SigningKey::load_or_create(&path).unwrap_err();
         expect!["others can read HOME/keys/seal.pem (mode 644), so it proves nothing: remove it to get a new key, or run `chmod 600 HOME/keys/seal.pem` if nobody has"]
             .assert_eq(&err.to_string().replace(home.path().to_str().unwrap(), "HOME"));
 
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::set_permissions(parent(&path), fs::Permissions::from_mode(0o750)).unwrap();
-        assert!(matches!(Key::load_or_create(&path), Err(KeyError::Loose { wanted: 0o700, .. })));
+        assert!(matches!(
+            SigningKey::load_or_create(&path),
+            Err(KeyError::Loose { wanted: 0o700, .. })
+        ));
     }
 
     #[test]
     fn what_is_no_key_is_never_overwritten() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("keys/seal.pem");
-        Key::load_or_create(&path).unwrap();
+        SigningKey::load_or_create(&path).unwrap();
         fs::write(&path, "precious").unwrap();
-        assert!(matches!(Key::load_or_create(&path), Err(KeyError::NotAKey { .. })));
+        assert!(matches!(SigningKey::load_or_create(&path), Err(KeyError::NotAKey { .. })));
         assert_eq!(fs::read(&path).unwrap(), b"precious");
     }
 
@@ -284,7 +287,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("file");
         write_new_file(&file, b"precious").unwrap();
-        let err = Key::load_or_create(&file.join("seal.pem")).unwrap_err();
+        let err = SigningKey::load_or_create(&file.join("seal.pem")).unwrap_err();
         assert!(matches!(err, KeyError::Disk { step: "open", .. }), "{err}");
         assert_eq!(fs::read(&file).unwrap(), b"precious");
     }
@@ -298,14 +301,14 @@ mod tests {
     #[test]
     fn a_key_is_shown_by_its_name_and_not_by_its_secret() {
         let home = tempfile::tempdir().unwrap();
-        let key = Key::load_or_create(&home.path().join("keys/seal.pem")).unwrap();
+        let key = SigningKey::load_or_create(&home.path().join("keys/seal.pem")).unwrap();
         assert_eq!(format!("{key:?}"), format!("Key({})", key.public().id()));
     }
 
     #[test]
     fn a_public_key_reads_back_from_its_pem() {
         let home = tempfile::tempdir().unwrap();
-        let key = Key::load_or_create(&home.path().join("keys/seal.pem")).unwrap().public();
+        let key = SigningKey::load_or_create(&home.path().join("keys/seal.pem")).unwrap().public();
         assert_eq!(PublicKey::from_pem(&key.to_pem()), Ok(key));
         assert_eq!(PublicKey::from_pem("ssh-ed25519 AAAA"), Err(NotAPublicKey));
         assert_eq!(key.id().len(), 32);

@@ -7,7 +7,7 @@
 //! from then on [`verify()`] names the first byte that is not as it was.
 //!
 //! ```
-//! use audit::{Decision, Destination, Key, Log, Options, Outcome, Request, Verdict};
+//! use audit::{DecisionRecord, DestinationRecord, SigningKey, Log, Options, EntryOutcome, RequestFacts, VerdictRecord};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let home = tempfile::tempdir()?;
@@ -17,25 +17,25 @@
 //! assert!(opening.recovered.is_none());
 //!
 //! // One entry per request. EntryFacts are filled in as they become known.
-//! let mut entry = log.begin(Request::default())?;
-//! entry.destination = Destination::new("api.github.com", 443);
+//! let mut entry = log.begin(RequestFacts::default())?;
+//! entry.destination = DestinationRecord::new("api.github.com", 443);
 //! entry.http.method = Some("POST".into());
-//! entry.decision = Decision { verdict: Some(Verdict::Allow), ..Decision::default() };
+//! entry.decision = DecisionRecord { verdict: Some(VerdictRecord::Allow), ..DecisionRecord::default() };
 //! entry.opened().await?; // safe on disk: now the first byte may leave
 //! entry.http.status = Some(201);
-//! entry.close(Outcome::Relayed);
+//! entry.close(EntryOutcome::Relayed);
 //!
 //! // A task that panics or is dropped leaves its record all the same.
-//! drop(log.begin(Request::default())?);
+//! drop(log.begin(RequestFacts::default())?);
 //! log.close().await?;
 //!
 //! // SealedFile, checked, searched.
-//! let key = Key::load_or_create(&home.path().join("keys/seal.pem"))?;
+//! let key = SigningKey::load_or_create(&home.path().join("keys/seal.pem"))?;
 //! audit::seal(&folder, &key)?;
 //! let verified = audit::verify(&folder, &[key.public()])?;
 //! assert_eq!(verified.log.unwrap().head.seq, 5);
 //!
-//! let query = audit::search::Query { status: "2xx".parse().ok(), ..Default::default() };
+//! let query = audit::search::SearchQuery { status: "2xx".parse().ok(), ..Default::default() };
 //! assert_eq!(audit::search::search(&folder, &query)?.count(), 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # })
@@ -76,12 +76,13 @@ pub use chain::ChainHead;
 pub use digest::{Digest, Hasher, NotADigest};
 pub use error_chain::ErrorChain;
 pub use event::{
-    Client, Connection, Decision, Destination, Dns, EntryFacts, Event, EventKind, Failure, Finding,
-    Handling, Hold, HoldState, Http, Limit, Note, Opened, Operator, Origin, Outcome, PolicyLoaded,
-    PolicyRefused, Request, RunEnded, RunName, RunStarted, Sighting, Timing, Tls, Traffic, Verdict,
-    WayIn, What,
+    ClientRecord, ConnectionFacts, DecisionRecord, DestinationRecord, DnsFacts, EntryFacts,
+    EntryOutcome, Event, EventBody, EventKind, FailureRecord, FindingEvent, Handling, Hold,
+    HoldState, Http, LimitEvent, LogOrigin, NegotiatedTls, Note, OpenedEvent, Operator,
+    PolicyLoaded, PolicyRefused, RequestFacts, RunEnded, RunName, RunStarted, Sighting, Timing,
+    TrafficRecord, VerdictRecord, WayIn,
 };
-pub use key::{Key, KeyError, NotAPublicKey, PublicKey};
+pub use key::{KeyError, NotAPublicKey, PublicKey, SigningKey};
 pub use line_reader::LinePosition;
 pub use log::{
     Durable, Entry, Folder, FoundLog, Health, Log, LogNotice, OpenError, Options, PreviousWriter,

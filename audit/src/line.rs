@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
     use crate::event::golden::sample;
-    use crate::event::{EventKind, What};
+    use crate::event::{EventBody, EventKind};
     use crate::secret_name::RecordedSecret;
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_longest_event_fits_in_a_line() {
-        let Event { what: What::Request(mut request), .. } = sample(EventKind::Request) else {
+        let Event { what: EventBody::Request(mut request), .. } = sample(EventKind::Request) else {
             panic!("asked for a request");
         };
         // A control character takes the most room: six bytes for one.
@@ -164,7 +164,7 @@ mod tests {
         let event = Event {
             seq: u64::MAX,
             run: worst.as_str().into(),
-            what: What::Request(request),
+            what: EventBody::Request(request),
             ..sample(EventKind::Request)
         };
         let length = written(&event).len();
@@ -197,7 +197,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_reads_back_and_stays_in_its_line(text in any::<String>(), at in 0usize..6) {
-            let Event { what: What::Request(mut request), .. } = sample(EventKind::Request) else {
+            let Event { what: EventBody::Request(mut request), .. } = sample(EventKind::Request) else {
                 panic!("asked for a request");
             };
             let text = text.as_str();
@@ -211,7 +211,7 @@ mod tests {
             }
             let event = Event {
                 run: text.into(),
-                what: What::Request(request),
+                what: EventBody::Request(request),
                 ..sample(EventKind::Request)
             };
             let line = written(&event);
@@ -244,7 +244,7 @@ mod tests {
 
     fn with_path(path: &str) -> Event {
         let mut event = sample(EventKind::Request);
-        if let What::Request(request) = &mut event.what {
+        if let EventBody::Request(request) = &mut event.what {
             request.http.path = Some(path.into());
         }
         event

@@ -38,7 +38,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use crate::chain::ChainHead;
-use crate::event::{EntryFacts, Note, Recovered, RunName, What};
+use crate::event::{EntryFacts, EventBody, Note, Recovered, RunName};
 use crate::line::LineFields;
 use crate::record_id;
 use crate::text::Text;
@@ -250,7 +250,7 @@ impl Log {
     }
 
     /// Hands a record to the writer. The caller has its places.
-    fn submit(&self, id: Uuid, what: What, places: u32, written: Option<SyncReply>) -> Ticket {
+    fn submit(&self, id: Uuid, what: EventBody, places: u32, written: Option<SyncReply>) -> Ticket {
         let time = self.inner.shared.now();
         let waits = written.is_some();
         let mut fields = Vec::with_capacity(USUAL_LINE_BYTES);

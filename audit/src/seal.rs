@@ -1,7 +1,7 @@
 //! The seal of an evidence folder: `seal.json`.
 //!
 //! It lists every file of the folder with its size and SHA-256, names the last
-//! line of the log, and is signed with the installation's [`Key`]. It is three
+//! line of the log, and is signed with the installation's [`SigningKey`]. It is three
 //! lines, and together they are one JSON object:
 //!
 //! ```text
@@ -40,7 +40,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 
 use crate::chain::ChainHead;
-use crate::key::{Key, PublicKey};
+use crate::key::{PublicKey, SigningKey};
 use crate::line;
 use crate::time::Time;
 pub use contents::{FileContent, KnownDigests, PathName, SealedFile};
@@ -81,14 +81,14 @@ pub struct Signer {
 
 impl Seal {
     /// What `key` says of a folder, now.
-    pub(crate) fn new(key: &Key, log: Option<ChainHead>, files: Vec<SealedFile>) -> Self {
+    pub(crate) fn new(key: &SigningKey, log: Option<ChainHead>, files: Vec<SealedFile>) -> Self {
         let public = key.public();
         let key = Signer { id: public.id(), pem: public.to_pem() };
         Self { format: FORMAT, time: Time::now(), key, log, files }
     }
 
     /// The bytes of `seal.json`.
-    pub(crate) fn signed(&self, key: &Key) -> Vec<u8> {
+    pub(crate) fn signed(&self, key: &SigningKey) -> Vec<u8> {
         let mut content = Vec::new();
         line::write_json(self, &mut content);
         content.push(b'\n');

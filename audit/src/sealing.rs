@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::folder_lock::LockedFolder;
-use crate::key::Key;
+use crate::key::SigningKey;
 use crate::seal::{KnownDigests, SEAL, Seal, list, unless_absent};
 use crate::verify::{self, VerifyError};
 use crate::whole_file::write_via_draft;
@@ -28,13 +28,13 @@ pub enum SealError {
 }
 
 /// Seals the folder `dir` as it is now. A folder is sealed once.
-pub fn seal(dir: &Path, key: &Key) -> Result<Seal, SealError> {
+pub fn seal(dir: &Path, key: &SigningKey) -> Result<Seal, SealError> {
     seal_knowing(dir, key, &KnownDigests::new())
 }
 
 /// The same, without reading again what the caller hashed as it wrote it. A file
 /// that has another size by now is read.
-pub fn seal_knowing(dir: &Path, key: &Key, known: &KnownDigests) -> Result<Seal, SealError> {
+pub fn seal_knowing(dir: &Path, key: &SigningKey, known: &KnownDigests) -> Result<Seal, SealError> {
     let handle = File::open(dir).map_err(disk("open", dir))?;
     let handle = LockedFolder::lock(handle).map_err(|err| match err {
         TryLockError::WouldBlock => SealError::Busy { dir: dir.to_owned() },

@@ -26,7 +26,7 @@ use crate::line::{self, LineError};
 use crate::line_reader::{LinePosition, LineReader, NextLine};
 use crate::segment::ListedSegment;
 use filter::LineFilter;
-pub use filter::{HostFilter, NotAHostFilter, NotAStatusFilter, Query, StatusFilter};
+pub use filter::{HostFilter, NotAHostFilter, NotAStatusFilter, SearchQuery, StatusFilter};
 pub use follow::{Follow, Following};
 pub use sources::SearchError;
 
@@ -35,7 +35,7 @@ pub use sources::SearchError;
 /// `path` is a file of lines, the folder of one log, or a directory with such
 /// folders in it or in its `runs`. Folders are searched in the order of their
 /// names.
-pub fn search(path: &Path, query: &Query) -> Result<Search, SearchError> {
+pub fn search(path: &Path, query: &SearchQuery) -> Result<Search, SearchError> {
     Ok(Search { filter: LineFilter::new(query), left: sources::logs(path)?, current: None })
 }
 

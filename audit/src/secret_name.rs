@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::text::Text;
 
 /// The most names one record lists; more than that are counted.
-const MAX_NAMES: usize = 32;
+const MAX_RECORDED_SECRETS: usize = 32;
 
 /// A secret's name as policies write it: letters, digits and `_`.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -78,7 +78,7 @@ impl RecordedSecrets {
         if self.0.contains(&name) {
             return true;
         }
-        if self.0.len() == MAX_NAMES {
+        if self.0.len() == MAX_RECORDED_SECRETS {
             return false;
         }
         self.0.push(name);
@@ -122,11 +122,11 @@ mod tests {
     #[test]
     fn a_secret_used_twice_is_listed_once_and_the_list_ends() {
         let mut names = RecordedSecrets::default();
-        for n in 0..MAX_NAMES {
+        for n in 0..MAX_RECORDED_SECRETS {
             assert!(names.add(RecordedSecret::parse(&format!("S{n}")).unwrap()));
         }
         assert!(names.add(RecordedSecret::parse("S0").unwrap()));
         assert!(!names.add(RecordedSecret::parse("ONE_MORE").unwrap()));
-        assert_eq!(names.iter().count(), MAX_NAMES);
+        assert_eq!(names.iter().count(), MAX_RECORDED_SECRETS);
     }
 }

@@ -10,10 +10,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// The segment being written.
-pub const CURRENT: &str = "audit.jsonl";
+pub const CURRENT_SEGMENT: &str = "audit.jsonl";
 
 /// The folder below a run's in which its gateway writes, and nobody else can.
-pub const WITH_GATEWAY: &str = "gateway";
+pub const GATEWAY_FOLDER: &str = "gateway";
 
 /// One file of a log.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -78,7 +78,7 @@ impl Segment {
         if !own.is_empty() {
             return Ok(own);
         }
-        match Self::list(&dir.join(WITH_GATEWAY)) {
+        match Self::list(&dir.join(GATEWAY_FOLDER)) {
             Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(own),
             listed => listed,
         }
@@ -119,7 +119,7 @@ impl Segment {
     pub fn name(&self) -> String {
         match self.order {
             SegmentOrder::Finished(number) => finished(number),
-            SegmentOrder::Current => CURRENT.to_owned(),
+            SegmentOrder::Current => CURRENT_SEGMENT.to_owned(),
         }
     }
 }
@@ -142,7 +142,7 @@ pub fn finished(number: u32) -> String {
 
 /// Reads a file name; one that we would spell differently is not ours.
 fn order(name: &str) -> Option<SegmentOrder> {
-    if name == CURRENT {
+    if name == CURRENT_SEGMENT {
         return Some(SegmentOrder::Current);
     }
     let digits = name.strip_prefix("audit.")?.strip_suffix(".jsonl")?;
@@ -158,7 +158,7 @@ mod tests {
     fn a_log_is_found_in_its_folder_or_with_its_gateway() {
         let dir = tempfile::tempdir().unwrap();
         assert!(Segment::list_wherever(dir.path()).unwrap().is_empty());
-        let gateways = dir.path().join(WITH_GATEWAY);
+        let gateways = dir.path().join(GATEWAY_FOLDER);
         std::fs::create_dir_all(&gateways).unwrap();
         std::fs::write(gateways.join("audit.jsonl"), "").unwrap();
         let found = Segment::list_wherever(dir.path()).unwrap();
@@ -168,7 +168,7 @@ mod tests {
         );
 
         let broken = tempfile::tempdir().unwrap();
-        let file = broken.path().join(WITH_GATEWAY);
+        let file = broken.path().join(GATEWAY_FOLDER);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, "no folder").unwrap();
         assert!(Segment::list_wherever(broken.path()).is_err(), "not the same as no log");
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn the_current_segment_is_read_though_its_name_went_on_to_the_next() {
         let dir = tempfile::tempdir().unwrap();
-        let current = dir.path().join(CURRENT);
+        let current = dir.path().join(CURRENT_SEGMENT);
         fs::write(&current, "first").unwrap();
         let mut listed = Segment::list_open(dir.path()).unwrap();
         fs::rename(&current, dir.path().join(finished(1))).unwrap();

@@ -15,7 +15,7 @@ use serde::de::{self, Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
 
 /// The one spelling of an instant.
-const WRITTEN: DateTimePrinter = DateTimePrinter::new().precision(Some(6));
+const INSTANT_FORMAT: DateTimePrinter = DateTimePrinter::new().precision(Some(6));
 
 /// An instant, to the microsecond.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -59,13 +59,13 @@ impl FromStr for Time {
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&WRITTEN.timestamp_to_string(&self.0))
+        f.write_str(&INSTANT_FORMAT.timestamp_to_string(&self.0))
     }
 }
 
 impl Serialize for Time {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&WRITTEN.timestamp_to_string(&self.0))
+        serializer.serialize_str(&INSTANT_FORMAT.timestamp_to_string(&self.0))
     }
 }
 

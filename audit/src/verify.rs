@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use crate::chain::ChainHead;
 use crate::key::PublicKey;
 use crate::seal::{self, Seal, Signed};
-use crate::segment::{CURRENT, Segment};
+use crate::segment::{CURRENT_SEGMENT, Segment};
 use crate::time::Time;
 pub use fault::{Break, Fault, VerifyError};
 pub(crate) use walk::WalkedChain;
@@ -111,7 +111,7 @@ fn reaches_the_sealed_line(seal: &Seal, walked: Option<&WalkedChain>) -> Result<
         return Ok(());
     };
     let Some(walked) = walked else {
-        return Err(Break::of_file(CURRENT, Fault::MissingFile));
+        return Err(Break::of_file(CURRENT_SEGMENT, Fault::MissingFile));
     };
     let found = walked.head;
     let fault = match found.seq.cmp(&sealed.seq) {

@@ -4,7 +4,7 @@
 //! open entry: what is not recorded is not permitted. `ConnectionContext::authorize`
 //! leads there, for HTTP/1.1 and HTTP/2 alike.
 
-use audit::{Entry, Name, Text, Verdict};
+use audit::{Entry, Name, Text, VerdictRecord};
 use policies::{Decision, Mode, Policy, PolicyQuestion, Reach};
 
 use crate::denial::Denial;
@@ -35,7 +35,7 @@ impl RequestPermit {
 /// Asks policy about a request, and notes the answer in its entry. Gives the
 /// answer's code as well.
 pub(crate) fn authorize(
-    entry: &mut Entry<audit::Request>,
+    entry: &mut Entry<audit::RequestFacts>,
     loaded: &LoadedPolicy,
     question: &PolicyQuestion<'_>,
 ) -> Result<(RequestPermit, &'static str), Denial> {
@@ -58,7 +58,7 @@ pub(crate) fn reconsider(policy: &Policy, question: &PolicyQuestion<'_>) -> Resu
 /// What policy said, without borrowing it.
 struct Grant {
     permit: RequestPermit,
-    verdict: Verdict,
+    verdict: VerdictRecord,
     rule: Option<Name>,
     reason: &'static str,
 }
@@ -70,7 +70,7 @@ fn grant(policy: &Policy, question: &PolicyQuestion<'_>) -> Result<Grant, Denial
         policies::Verdict::Deny if decision.is_unmatched() && policy.net.mode == Mode::Observe => {
             Ok(Grant {
                 permit: RequestPermit(Reach::public()),
-                verdict: Verdict::WouldDeny,
+                verdict: VerdictRecord::WouldDeny,
                 rule: None,
                 reason: decision.code(),
             })
@@ -88,5 +88,5 @@ fn allowed(decision: &Decision<'_>) -> Result<Grant, Denial> {
     }
     let reach = decision.rule.map(|rule| rule.reach().clone()).unwrap_or_default();
     let permit = RequestPermit(reach);
-    Ok(Grant { permit, verdict: Verdict::Allow, rule, reason: decision.code() })
+    Ok(Grant { permit, verdict: VerdictRecord::Allow, rule, reason: decision.code() })
 }

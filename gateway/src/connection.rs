@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use audit::{Client, Ticket};
+use audit::{ClientRecord, Ticket};
 use policies::{Admission, Destination, Scheme};
 use uuid::Uuid;
 
@@ -40,8 +40,8 @@ pub(crate) struct ConnectionContext {
 /// What every record of this connection says alike. Made once, cloned cheaply.
 #[derive(Debug)]
 struct RecordFacts {
-    client: Client,
-    destination: audit::Destination,
+    client: ClientRecord,
+    destination: audit::DestinationRecord,
     totals: Arc<ConnectionTotals>,
 }
 
@@ -123,11 +123,11 @@ impl ConnectionContext {
     }
 
     fn begin(&self) -> Result<RequestRecord, Reply> {
-        let facts = audit::Request {
+        let facts = audit::RequestFacts {
             connection: Some(self.id),
             client: self.facts.client.clone(),
             destination: self.facts.destination.clone(),
-            ..audit::Request::default()
+            ..audit::RequestFacts::default()
         };
         let totals = Arc::clone(&self.facts.totals);
         // Without a record there is only the connection's id to go by.

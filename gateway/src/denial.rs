@@ -1,6 +1,6 @@
 //! Policy's no, with what there is to say about it.
 
-use audit::{Name, Verdict};
+use audit::{Name, VerdictRecord};
 use policies::{Decision, Destination, NotDoneYet, Policy, PolicyQuestion, Reason, Scheme};
 
 #[derive(Clone, Debug, thiserror::Error)]
@@ -8,7 +8,7 @@ use policies::{Decision, Destination, NotDoneYet, Policy, PolicyQuestion, Reason
 pub(crate) struct Denial {
     /// `no_rule`, `denied`, `not_approved`, `network_off`, or what cannot be done yet.
     pub(crate) code: &'static str,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: VerdictRecord,
     pub(crate) rule: Option<Name>,
     pub(crate) detail: String,
     /// What a person could change.
@@ -57,7 +57,7 @@ impl Denial {
                 format!("the rule `{rule}` puts a secret into the request, and none is at hand"),
             ),
         };
-        Self { code, verdict: Verdict::Deny, rule: Some(rule), detail, hint: None }
+        Self { code, verdict: VerdictRecord::Deny, rule: Some(rule), detail, hint: None }
     }
 
     fn new(decision: &Decision<'_>, what: &str, entry: impl FnOnce() -> Option<String>) -> Self {
@@ -66,22 +66,22 @@ impl Denial {
         let because = because.map(|why| format!(": {why}")).unwrap_or_default();
         let (verdict, detail, hint) = match (decision.reason, decision.verdict) {
             (Reason::NetworkOff, _) => (
-                Verdict::Deny,
+                VerdictRecord::Deny,
                 format!("{what} is refused: the network is off"),
                 Some("a person could set `net.enabled: true` in the policy".to_owned()),
             ),
             (Reason::Rule, policies::Verdict::Ask) => (
-                Verdict::Ask,
+                VerdictRecord::Ask,
                 format!("{what} needs a person's approval, and has none{because}"),
                 entry().map(|entry| format!("a person could add to `net.allow`: {entry}")),
             ),
             (Reason::Rule, _) => (
-                Verdict::Deny,
+                VerdictRecord::Deny,
                 format!("{what} is denied by the rule `{}`{because}", rule.unwrap_or_default()),
                 Some("a deny beats every allow: a person would have to remove the rule".to_owned()),
             ),
             (Reason::NoRule, _) => (
-                Verdict::Deny,
+                VerdictRecord::Deny,
                 format!("{what} is not allowed: no rule matches"),
                 entry().map(|entry| format!("a person could add to `net.allow`: {entry}")),
             ),

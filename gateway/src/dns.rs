@@ -23,7 +23,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use audit::{Client, Outcome, Text, WayIn};
+use audit::{ClientRecord, EntryOutcome, Text, WayIn};
 use policies::{Admission, Decision, Destination, Host};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -142,10 +142,10 @@ impl NameServer {
         if !self.rate_limit.admits() {
             return None;
         }
-        let mut record = audit::Dns {
-            client: Client::new(peer, WayIn::Dns),
+        let mut record = audit::DnsFacts {
+            client: ClientRecord::new(peer, WayIn::Dns),
             transport: Some(Text::constant(transport.name())),
-            ..audit::Dns::default()
+            ..audit::DnsFacts::default()
         };
         let question = match Question::parse(message) {
             Ok(question) => question,
@@ -157,7 +157,7 @@ impl NameServer {
         record.record = Some(format_args!("{}", question.record()).into());
         record.decision = self.judge(&name);
         let blocked = match record.decision.verdict {
-            Some(audit::Verdict::Deny) => record.decision.reason.clone(),
+            Some(audit::VerdictRecord::Deny) => record.decision.reason.clone(),
             _ => None,
         };
         let ttl = u32::try_from(self.settings.ttl.as_secs()).unwrap_or(u32::MAX);
@@ -167,13 +167,14 @@ impl NameServer {
 
     fn recorded(
         &self,
-        mut record: audit::Dns,
+        mut record: audit::DnsFacts,
         reply: DnsReply,
         label: &'static str,
     ) -> Option<Vec<u8>> {
         record.response = Some(Text::constant(reply.response));
-        let denied = record.decision.verdict == Some(audit::Verdict::Deny);
-        record.outcome = if reply.refused || denied { Outcome::Refused } else { Outcome::Relayed };
+        let denied = record.decision.verdict == Some(audit::VerdictRecord::Deny);
+        record.outcome =
+            if reply.refused || denied { EntryOutcome::Refused } else { EntryOutcome::Relayed };
         match self.gateway.log.record(record) {
             Ok(_) => {
                 self.gateway.metrics.question(label, reply.response);
@@ -188,10 +189,10 @@ impl NameServer {
 
     /// What policy would say if the name were used. A name that was answered
     /// leads to ports 80 and 443 and nowhere else.
-    fn judge(&self, name: &str) -> audit::Decision {
+    fn judge(&self, name: &str) -> audit::DecisionRecord {
         let loaded = self.gateway.policy.load();
         let mut decision =
-            audit::Decision { policy: Some(loaded.hash.clone()), ..Default::default() };
+            audit::DecisionRecord { policy: Some(loaded.hash.clone()), ..Default::default() };
         // The gateway's own name is always answered.
         if name == OWN_NAME {
             return decision;
@@ -199,7 +200,7 @@ impl NameServer {
         let host = match Host::parse(name) {
             Ok(host) => host,
             Err(err) => {
-                decision.verdict = Some(audit::Verdict::Deny);
+                decision.verdict = Some(audit::VerdictRecord::Deny);
                 decision.reason = Some(Text::constant("bad_authority"));
                 decision.detail = Some(format_args!("{err}").into());
                 return decision;
@@ -218,7 +219,7 @@ impl NameServer {
             }
         }
         if let Some(Decision { verdict, rule, reason, .. }) = denied {
-            decision.verdict = Some(audit::Verdict::Deny);
+            decision.verdict = Some(audit::VerdictRecord::Deny);
             decision.rule = rule.map(|rule| rule.id().into());
             decision.reason = Some(Text::constant(reason.code(verdict)));
         }
@@ -231,11 +232,11 @@ impl NameServer {
             let dropped = self.rate_limit.dropped().await;
             self.gateway.metrics.questions_dropped(dropped);
             let bound = u64::from(self.settings.queries_per_second);
-            let limit = audit::Limit {
+            let limit = audit::LimitEvent {
                 name: Text::constant("dns.queries_per_second"),
                 value: bound,
                 reached: bound.saturating_add(dropped),
-                ..audit::Limit::default()
+                ..audit::LimitEvent::default()
             };
             if let Err(err) = self.gateway.log.record(limit) {
                 debug!(%err, dropped, "dropped questions are not recorded");

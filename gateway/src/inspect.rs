@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use audit::Traffic;
+use audit::TrafficRecord;
 
 use crate::dial::DialError;
 use crate::gateway::Gateway;
@@ -124,8 +124,8 @@ impl TrafficMeter {
     }
 
     /// What was counted so far.
-    pub(crate) fn traffic(&self) -> Traffic {
-        Traffic {
+    pub(crate) fn traffic(&self) -> TrafficRecord {
+        TrafficRecord {
             sent: self.sent.load(Ordering::Relaxed),
             received: self.received.load(Ordering::Relaxed),
         }

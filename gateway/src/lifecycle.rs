@@ -31,7 +31,7 @@
 
 use std::sync::Arc;
 
-use audit::{Client, Handling};
+use audit::{ClientRecord, Handling};
 use certs::Alpn;
 use h2::RecvStream;
 use policies::{Host, HostName, Scheme};
@@ -70,7 +70,7 @@ use crate::terminate::{Protocol, Terminated, check_name, protocols, terminate};
 /// Serves one connection, and records it and each of its requests once.
 pub(crate) async fn serve(accepted: Accepted, gateway: Arc<Gateway>) {
     let Accepted { mut stream, peer, kind, .. } = accepted;
-    let client = Client::new(peer, kind.into());
+    let client = ClientRecord::new(peer, kind.into());
     let mut record = match ConnectionRecord::begin(&gateway, client) {
         Ok(record) => record,
         // Nothing is done that cannot be recorded.

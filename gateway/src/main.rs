@@ -134,7 +134,8 @@ fn run(args: &Args, inherited: Inherited) -> Result<(), ProgramError> {
 /// For health checks of container engines: the image has no shell to ask with.
 async fn health(config: &Config) -> Result<(), ProgramError> {
     let asked = time::timeout(HEALTH_TIMEOUT, control::status(&config.control)).await;
-    let answer = asked.map_err(|_| ProgramError::NotReady { why: "it does not answer".to_owned() })?;
+    let answer =
+        asked.map_err(|_| ProgramError::NotReady { why: "it does not answer".to_owned() })?;
     let status =
         answer.map_err(|source| ProgramError::Health { path: config.control.clone(), source })?;
     if status.ready {

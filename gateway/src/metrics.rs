@@ -12,7 +12,7 @@ mod page;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use audit::{Outcome, WayIn};
+use audit::{EntryOutcome, WayIn};
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -100,7 +100,7 @@ impl Metrics {
         &self,
         code: &'static str,
         rule: Option<&str>,
-        outcome: Outcome,
+        outcome: EntryOutcome,
         took: Duration,
     ) {
         self.ended.fetch_add(1, Ordering::Relaxed);
@@ -117,8 +117,8 @@ impl Metrics {
         self.request_seconds.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
-    fn count(&self, outcome: Outcome) {
-        if outcome == Outcome::Refused {
+    fn count(&self, outcome: EntryOutcome) {
+        if outcome == EntryOutcome::Refused {
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -139,7 +139,7 @@ impl Metrics {
     }
 
     /// One connection ended.
-    pub(crate) fn connection(&self, way: WayIn, outcome: Outcome) {
+    pub(crate) fn connection(&self, way: WayIn, outcome: EntryOutcome) {
         self.count(outcome);
         let labels = ConnectionLabels { way: WayLabel(way), outcome: OutcomeLabel(outcome) };
         self.connections.get_or_create(&labels).inc();
@@ -258,9 +258,9 @@ mod tests {
     fn requests_are_counted_by_code_rule_and_outcome() {
         let metrics = Metrics::new();
         let took = Duration::from_millis(3);
-        metrics.request("allowed", Some("net.allow[0]"), Outcome::Relayed, took);
-        metrics.request("allowed", Some("net.allow[0]"), Outcome::Relayed, took);
-        metrics.request("no_rule", None, Outcome::Refused, took);
+        metrics.request("allowed", Some("net.allow[0]"), EntryOutcome::Relayed, took);
+        metrics.request("allowed", Some("net.allow[0]"), EntryOutcome::Relayed, took);
+        metrics.request("no_rule", None, EntryOutcome::Refused, took);
         let mut counted = lines(&metrics, "sluice_requests_total");
         counted.sort();
         assert_eq!(
@@ -281,7 +281,7 @@ mod tests {
         let metrics = Metrics::new();
         for number in 0..5000 {
             let rule = format!("net.allow[{number}]");
-            metrics.request("allowed", Some(&rule), Outcome::Relayed, Duration::ZERO);
+            metrics.request("allowed", Some(&rule), EntryOutcome::Relayed, Duration::ZERO);
         }
         let counted = lines(&metrics, "sluice_requests_total");
         assert_eq!(counted.len(), MAX_REQUEST_SERIES + 1);

@@ -17,7 +17,7 @@ mod tests;
 
 use std::time::Duration;
 
-use audit::{Name, Outcome, Unavailable};
+use audit::{EntryOutcome, Name, Unavailable};
 use policies::{AuthorityError, HostError, MethodError, PathError, PathFault};
 
 use crate::denial::Denial;
@@ -147,10 +147,10 @@ impl Refusal {
     }
 
     /// What a record says of it: whatever we refuse, we deny.
-    pub(crate) fn verdict(&self) -> Option<audit::Verdict> {
+    pub(crate) fn verdict(&self) -> Option<audit::VerdictRecord> {
         match self {
             Self::Policy(denial) => Some(denial.verdict),
-            _ if self.outcome() == Outcome::Refused => Some(audit::Verdict::Deny),
+            _ if self.outcome() == EntryOutcome::Refused => Some(audit::VerdictRecord::Deny),
             _ => None,
         }
     }
@@ -161,11 +161,11 @@ impl Refusal {
     }
 
     /// Whether we said no, or something broke.
-    pub(crate) fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> EntryOutcome {
         match self {
-            Self::ClientGone(_) | Self::Idle { .. } => Outcome::Failed,
-            _ if self.status() >= 500 => Outcome::Failed,
-            _ => Outcome::Refused,
+            Self::ClientGone(_) | Self::Idle { .. } => EntryOutcome::Failed,
+            _ if self.status() >= 500 => EntryOutcome::Failed,
+            _ => EntryOutcome::Refused,
         }
     }
 

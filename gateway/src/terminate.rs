@@ -109,10 +109,10 @@ pub(crate) async fn terminate(
     Ok(Terminated { stream, protocol })
 }
 
-fn facts(session: &rustls::ServerConnection, server_name: Option<String>) -> audit::Tls {
+fn facts(session: &rustls::ServerConnection, server_name: Option<String>) -> audit::NegotiatedTls {
     let protocol = session.alpn_protocol().map(String::from_utf8_lossy);
     let resumed = session.handshake_kind().map(|kind| kind == rustls::HandshakeKind::Resumed);
-    audit::Tls {
+    audit::NegotiatedTls {
         version: tls_version(session).map(audit::Text::constant),
         cipher: tls_cipher(session).map(audit::Text::constant),
         next_protocol: protocol.map(|name| audit::Text::new(&name)),

@@ -93,7 +93,7 @@ impl Stage {
     /// Resolves when so many requests that have ended are in the log: an answer can
     /// be home before its line is.
     pub(crate) async fn requests_are_recorded(&self, count: usize) {
-        let current = self.directory.path().join("audit").join(audit::segment::CURRENT);
+        let current = self.directory.path().join("audit").join(audit::segment::CURRENT_SEGMENT);
         let recorded = || {
             let text = std::fs::read_to_string(&current).expect("it can be read");
             text.matches(r#""kind":"request""#).count()

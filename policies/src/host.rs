@@ -176,14 +176,19 @@ pub(crate) fn canonical(written: &str) -> Result<Cow<'_, str>, HostFault> {
         return Err(HostFault::Empty);
     }
     // Mapping can shorten a name, but not from here; and its cost is bounded.
-    if written.len() > 4 * MAX_NAME_BYTES {
+    if written.len() > 4 * MAX_HOST_BYTES {
         return Err(HostFault::Length);
     }
     if let Some(c) = written.chars().find(|c| c.is_ascii() && !is_name_char(*c)) {
         return Err(HostFault::Character(c));
     }
     let mapped = if !written.is_ascii() || has_a_label(written) {
-        match Uts46::new().to_ascii(written.as_bytes(), DENIED, Hyphens::Allow, DnsLength::Ignore) {
+        match Uts46::new().to_ascii(
+            written.as_bytes(),
+            NOT_IN_A_HOST,
+            Hyphens::Allow,
+            DnsLength::Ignore,
+        ) {
             Ok(mapped) => mapped,
             Err(_) => return Err(HostFault::International),
         }
@@ -212,7 +217,7 @@ fn without_root_dot(name: Cow<'_, str>) -> Cow<'_, str> {
 }
 
 fn check_labels(name: &str) -> Result<(), HostFault> {
-    if name.len() > MAX_NAME_BYTES {
+    if name.len() > MAX_HOST_BYTES {
         return Err(HostFault::Length);
     }
     for label in name.split('.') {
@@ -252,11 +257,11 @@ impl fmt::Display for PrintableChar {
     }
 }
 
-const MAX_NAME_BYTES: usize = 253;
+const MAX_HOST_BYTES: usize = 253;
 const MAX_LABEL_BYTES: usize = 63;
 
 /// All of ASCII but letters, digits, `-`, `.` and `_`.
-const DENIED: AsciiDenyList = AsciiDenyList::new(true, "!\"#$%&'()*+,/:;<=>?@[\\]^`{|}~");
+const NOT_IN_A_HOST: AsciiDenyList = AsciiDenyList::new(true, "!\"#$%&'()*+,/:;<=>?@[\\]^`{|}~");
 
 #[cfg(test)]
 mod tests;

@@ -77,7 +77,7 @@ pub use host::{HostError, HostFault, HostName};
 pub use host_pattern::{HostPattern, PatternError, PatternFault};
 pub use lint::LintFinding;
 pub use method::{Method, MethodError};
-pub use names::{HeaderName, Name, NameError, RelativePath, SandboxPath, SecretName};
+pub use names::{HeaderName, NameError, PlainName, RelativePath, SandboxPath, SecretName};
 pub use path::{PathError, RequestPath};
 pub use path_spelling::PathFault;
 pub use policy::{
@@ -85,7 +85,7 @@ pub use policy::{
     PolicyTest, ProcLimits, ScanSettings, Secret,
 };
 pub use policy_tests::TestResult;
-pub use problems::{At, Problem, Problems, Source, did_you_mean};
+pub use problems::{Position, Problem, Problems, Source, did_you_mean};
 pub use project_bounds::{MayMount, ProjectBounds};
 pub use python_package::PythonPackage;
 pub use query::Query;

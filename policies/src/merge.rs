@@ -68,7 +68,7 @@ pub(crate) fn merge(layers: Vec<Layer>) -> Result<Policy, globset::Error> {
         },
         approvals: ApprovalSettings {
             timeout: strictest(layers.iter().map(|layer| layer.document.approvals.timeout))
-                .unwrap_or(DEFAULT_APPROVAL),
+                .unwrap_or(DEFAULT_APPROVAL_TIMEOUT),
         },
         overrides: merge_overrides(layers.iter().map(|layer| &layer.document.overrides)),
         tests: Vec::new(),
@@ -223,7 +223,7 @@ fn stem(source: &str) -> &str {
 const ALWAYS_PROTECTED: [&str; 2] = [".git", "scripts"];
 
 /// Five minutes: long enough to notice, short enough that a client still waits.
-const DEFAULT_APPROVAL: Span = Span::from_millis(300_000).expect("five minutes are a span");
+const DEFAULT_APPROVAL_TIMEOUT: Span = Span::from_millis(300_000).expect("five minutes are a span");
 
 #[cfg(test)]
 mod tests;

@@ -8,14 +8,14 @@ use crate::quoted_input::QuotedInput;
 /// A name of a policy or a rule: short, printable, without spaces, so that it
 /// stands for itself in a log line and on a command line.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Name(Arc<str>);
+pub struct PlainName(Arc<str>);
 
-impl Name {
+impl PlainName {
     /// ```
-    /// # use policies::Name;
-    /// assert_eq!(Name::parse("widgets-agent").unwrap().as_str(), "widgets-agent");
+    /// # use policies::PlainName;
+    /// assert_eq!(PlainName::parse("widgets-agent").unwrap().as_str(), "widgets-agent");
     /// assert_eq!(
-    ///     Name::parse("my agent").unwrap_err().to_string(),
+    ///     PlainName::parse("my agent").unwrap_err().to_string(),
     ///     "`my agent` is not a name: write 1 to 64 letters, digits, `-`, `_` or `.`",
     /// );
     /// ```
@@ -33,7 +33,7 @@ impl Name {
 }
 
 from_text!(
-    Name,
+    PlainName,
     "Name",
     "1 to 64 letters, digits, `-`, `_` or `.`.",
     pattern = "^[A-Za-z0-9._-]{1,64}$"
@@ -179,7 +179,7 @@ impl NameError {
     }
 }
 
-shown_as_written!(HeaderName, Name, RelativePath, SandboxPath, SecretName);
+shown_as_written!(HeaderName, PlainName, RelativePath, SandboxPath, SecretName);
 
 #[cfg(test)]
 mod tests {
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn names_that_could_break_a_line_are_refused() {
         for bad in ["", "a b", "a\nb", "ä", "a\u{1b}", &"a".repeat(65)] {
-            assert!(Name::parse(bad).is_err(), "{bad:?}");
+            assert!(PlainName::parse(bad).is_err(), "{bad:?}");
         }
         for bad in ["", "key", "1KEY", "API-KEY", "API KEY"] {
             assert!(SecretName::parse(bad).is_err(), "{bad:?}");

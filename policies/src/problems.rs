@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::quoted_input::Printable;
+use crate::quoted_input::PrintableMessage;
 
 /// A text with the name a person knows it by.
 #[derive(Clone, Debug)]
@@ -23,7 +23,12 @@ impl Source {
     }
 
     /// A problem at `at`, quoting that line.
-    pub fn problem(&self, at: At, path: impl Into<String>, message: impl Into<String>) -> Problem {
+    pub fn problem(
+        &self,
+        at: Position,
+        path: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Problem {
         let line = self.text.lines().nth(at.line.saturating_sub(1)).unwrap_or_default();
         Problem {
             source: Arc::clone(&self.name),
@@ -49,7 +54,7 @@ impl Source {
 /// A place in a text. Both count from one, as editors do; columns count
 /// characters.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
-pub struct At {
+pub struct Position {
     pub line: usize,
     pub column: usize,
     /// How many characters the thing takes on its line; for the underline only.
@@ -60,7 +65,7 @@ pub struct At {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Problem {
     pub source: Arc<str>,
-    pub at: Option<At>,
+    pub at: Option<Position>,
     /// Such as `net.allow[2].host`; empty for the document itself.
     pub path: String,
     pub message: String,
@@ -77,20 +82,20 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.source)?;
-        let Some(At { line, column, width }) = self.at else {
-            return write!(f, ": {}", Printable(&self.message));
+        let Some(Position { line, column, width }) = self.at else {
+            return write!(f, ": {}", PrintableMessage(&self.message));
         };
         write!(f, ":{line}:{column}: ")?;
         if !self.path.is_empty() {
-            write!(f, "{}: ", Printable(&self.path))?;
+            write!(f, "{}: ", PrintableMessage(&self.path))?;
         }
-        write!(f, "{}", Printable(&self.message))?;
+        write!(f, "{}", PrintableMessage(&self.message))?;
         if self.quoted.trim().is_empty() {
             return Ok(());
         }
         let left = self.quoted.chars().count().saturating_sub(column.saturating_sub(1));
         let gutter = line.to_string().len();
-        write!(f, "\n  {line} | {}", Printable(&self.quoted))?;
+        write!(f, "\n  {line} | {}", PrintableMessage(&self.quoted))?;
         write!(f, "\n  {:gutter$} | {:indent$}", "", "", indent = column.saturating_sub(1))?;
         for _ in 0..width.clamp(1, left.max(1)) {
             f.write_str("^")?;
@@ -219,7 +224,7 @@ mod tests {
     #[test]
     fn a_problem_quotes_the_line_and_underlines_the_place() {
         let source = Source::new("p.yaml", "version: 1\nnet: {enabled: maybe}\n");
-        let at = At { line: 2, column: 16, width: 5 };
+        let at = Position { line: 2, column: 16, width: 5 };
         expect![[r#"
             p.yaml:2:16: net.enabled: expected true or false
               2 | net: {enabled: maybe}
@@ -230,7 +235,8 @@ mod tests {
     #[test]
     fn terminal_escapes_in_a_file_are_shown_not_obeyed() {
         let source = Source::new("p.yaml", "name: \u{1b}[2Jx\u{202e}y\n");
-        let shown = source.problem(At { line: 1, column: 1, width: 4 }, "", "bad").to_string();
+        let shown =
+            source.problem(Position { line: 1, column: 1, width: 4 }, "", "bad").to_string();
         assert!(!shown.contains('\u{1b}') && !shown.contains('\u{202e}'), "{shown:?}");
         assert!(shown.contains("\\u{1b}[2Jx\\u{202e}y"), "{shown:?}");
     }
@@ -277,7 +283,7 @@ mod tests {
     #[test]
     fn a_problem_keeps_the_line_and_problems_are_counted() {
         let source = Source::new("p.yaml", "version: 1\nnet: x\n");
-        let problem = source.problem(At { line: 2, column: 6, width: 1 }, "net", "bad");
+        let problem = source.problem(Position { line: 2, column: 6, width: 1 }, "net", "bad");
         assert_eq!(problem.quoted(), "net: x");
         assert!(Problems::default().is_empty());
         let problems = Problems::from(problem.clone());
@@ -289,7 +295,7 @@ mod tests {
     #[test]
     fn problems_are_told_file_by_file_and_line_by_line() {
         let (own, other) = (Source::new("own", "a\nb\n"), Source::new("other", "a\nb\n"));
-        let at = |line| At { line, column: 1, width: 1 };
+        let at = |line| Position { line, column: 1, width: 1 };
         let mut problems = Problems::default();
         problems.push(own.whole("whole"));
         problems.push(other.problem(at(2), "", "second of other"));

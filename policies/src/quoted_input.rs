@@ -69,9 +69,9 @@ fn push_printable(shown: &mut String, c: char) {
 
 /// A whole message, made harmless for a terminal. It is less strict than
 /// [`QuotedInput`], because a message has punctuation of its own.
-pub(crate) struct Printable<'a>(pub(crate) &'a str);
+pub(crate) struct PrintableMessage<'a>(pub(crate) &'a str);
 
-impl fmt::Display for Printable<'_> {
+impl fmt::Display for PrintableMessage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for character in self.0.chars() {
             match character {

@@ -232,19 +232,19 @@ fn never_dialled(net: IpNet) -> Option<AddressClass> {
     let class = AddressClass::of(net.network());
     let within = |whole: IpNet| whole.contains(&net);
     let whole = net.prefix_len() == net.max_prefix_len()
-        || NEVER_V4.into_iter().map(IpNet::V4).any(within)
-        || NEVER_V6.into_iter().map(IpNet::V6).any(within);
+        || NEVER_DIALLED_V4.into_iter().map(IpNet::V4).any(within)
+        || NEVER_DIALLED_V6.into_iter().map(IpNet::V6).any(within);
     (whole && class.is_never_dialled()).then_some(class)
 }
 
-const NEVER_V4: [Ipv4Net; 4] = [
+const NEVER_DIALLED_V4: [Ipv4Net; 4] = [
     Ipv4Net::new_assert(std::net::Ipv4Addr::new(0, 0, 0, 0), 8),
     Ipv4Net::new_assert(std::net::Ipv4Addr::new(127, 0, 0, 0), 8),
     Ipv4Net::new_assert(std::net::Ipv4Addr::new(169, 254, 0, 0), 16),
     Ipv4Net::new_assert(std::net::Ipv4Addr::new(224, 0, 0, 0), 4),
 ];
 
-const NEVER_V6: [Ipv6Net; 4] = [
+const NEVER_DIALLED_V6: [Ipv6Net; 4] = [
     Ipv6Net::new_assert(std::net::Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 0), 127),
     Ipv6Net::new_assert(std::net::Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0), 32),
     Ipv6Net::new_assert(std::net::Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10),

@@ -24,10 +24,8 @@ const CRATES: [(&str, &str); 11] = [
 
 /// Modules that use each other, directly or through others. What is untangled
 /// goes from this list; nothing new comes to it.
-const TANGLED: [(&str, &str); 2] = [
-    ("sluice-standin", "answer websocket"),
-    ("sluice-cli", "config policy request"),
-];
+const TANGLED: [(&str, &str); 2] =
+    [("sluice-standin", "answer websocket"), ("sluice-cli", "config policy request")];
 
 #[test]
 fn a_crate_uses_only_crates_before_it() {

@@ -34,7 +34,7 @@ impl Evidence {
 
     /// Every line so far.
     pub fn events(&self) -> Vec<Value> {
-        let Ok(found) = audit::search::search(&self.folder, &audit::search::Query::default())
+        let Ok(found) = audit::search::search(&self.folder, &audit::search::SearchQuery::default())
         else {
             return Vec::new();
         };

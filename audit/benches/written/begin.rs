@@ -1,11 +1,11 @@
 //! The beginning of an entry, for whoever writes as fast as it can.
 
-use audit::{Entry, Log, Request, Unavailable};
+use audit::{Entry, Log, RequestFacts, Unavailable};
 
 /// As a gateway under load does: it waits for a place.
-pub(crate) fn begin(log: &Log) -> Entry<Request> {
+pub(crate) fn begin(log: &Log) -> Entry<RequestFacts> {
     loop {
-        match log.begin(Request::default()) {
+        match log.begin(RequestFacts::default()) {
             Ok(entry) => return entry,
             Err(Unavailable::Full { .. }) => std::thread::yield_now(),
             Err(why) => panic!("{why}"),

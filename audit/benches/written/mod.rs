@@ -5,7 +5,10 @@ mod begin;
 
 use std::path::Path;
 
-use audit::{Decision, Destination, Http, Log, Options, Outcome, SyncPolicy, Text, Verdict};
+use audit::{
+    DecisionRecord, DestinationRecord, EntryOutcome, Http, Log, Options, SyncPolicy, Text,
+    VerdictRecord,
+};
 
 use begin::begin;
 
@@ -18,7 +21,7 @@ pub(crate) fn log(folder: &Path, events: u64) {
     for number in 0..events {
         let mut entry = begin(&log);
         let refused = number % 10 == 0;
-        entry.destination = Destination::new(format!("host-{}.example", number % 1000), 443);
+        entry.destination = DestinationRecord::new(format!("host-{}.example", number % 1000), 443);
         entry.http = Http {
             method: Some(Text::constant("GET")),
             scheme: Some(Text::constant("https")),
@@ -26,14 +29,14 @@ pub(crate) fn log(folder: &Path, events: u64) {
             status: Some(if refused { 403 } else { 200 }),
             ..Http::default()
         };
-        entry.decision = Decision {
-            verdict: Some(if refused { Verdict::Deny } else { Verdict::Allow }),
+        entry.decision = DecisionRecord {
+            verdict: Some(if refused { VerdictRecord::Deny } else { VerdictRecord::Allow }),
             rule: Some(Text::constant("allow[1]")),
             reason: Some(Text::constant("rule")),
             policy: Some(Text::constant("9f86d081884c7d65")),
-            ..Decision::default()
+            ..DecisionRecord::default()
         };
-        entry.close(if refused { Outcome::Refused } else { Outcome::Relayed });
+        entry.close(if refused { EntryOutcome::Refused } else { EntryOutcome::Relayed });
     }
     log.close_blocking().expect("the disk has room");
 }

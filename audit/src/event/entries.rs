@@ -1,21 +1,24 @@
 //! The kinds that have a beginning and an end.
 //!
 //! Each is held by an [`Entry`](crate::Entry) while it happens and is written
-//! once, when it ends. An [`Opened`] line with the same id comes earlier when
+//! once, when it ends. An [`OpenedEvent`] line with the same id comes earlier when
 //! the first byte must not leave before the record of it is safe.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::What;
-use super::groups::{Client, Decision, Destination, Failure, Handling, Http, Timing, Tls, Traffic};
+use super::EventBody;
+use super::groups::{
+    ClientRecord, DecisionRecord, DestinationRecord, FailureRecord, Handling, Http, NegotiatedTls,
+    Timing, TrafficRecord,
+};
 use crate::secret_name::RecordedSecrets;
 use crate::text::{Name, Text};
 
 /// How an entry ended.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum EntryOutcome {
     /// Nobody said how: the task was dropped or panicked.
     #[default]
     Abandoned,
@@ -27,7 +30,7 @@ pub enum Outcome {
     Relayed,
 }
 
-impl Outcome {
+impl EntryOutcome {
     /// The name in the log.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -42,20 +45,20 @@ impl Outcome {
 /// One request, from its head to the last byte of its answer.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Request {
+pub struct RequestFacts {
     #[serde(rename = "sluice.outcome")]
-    pub outcome: Outcome,
+    pub outcome: EntryOutcome,
     /// The connection it came in on.
     #[serde(rename = "sluice.connection", skip_serializing_if = "Option::is_none")]
     pub connection: Option<Uuid>,
     #[serde(flatten)]
-    pub client: Client,
+    pub client: ClientRecord,
     #[serde(flatten)]
-    pub destination: Destination,
+    pub destination: DestinationRecord,
     #[serde(flatten)]
     pub http: Http,
     #[serde(flatten)]
-    pub decision: Decision,
+    pub decision: DecisionRecord,
     /// What it was recognised as: `git.push`, `pip.install` and the like.
     #[serde(rename = "sluice.capability", skip_serializing_if = "Option::is_none")]
     pub capability: Option<Name>,
@@ -63,50 +66,50 @@ pub struct Request {
     #[serde(rename = "sluice.secrets", skip_serializing_if = "RecordedSecrets::is_empty")]
     pub secrets: RecordedSecrets,
     #[serde(flatten)]
-    pub tls: Tls,
+    pub tls: NegotiatedTls,
     #[serde(flatten)]
-    pub traffic: Traffic,
+    pub traffic: TrafficRecord,
     #[serde(flatten)]
     pub timing: Timing,
     #[serde(flatten)]
-    pub failure: Failure,
+    pub failure: FailureRecord,
 }
 
 /// One connection, from accept to close.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Connection {
+pub struct ConnectionFacts {
     #[serde(rename = "sluice.outcome")]
-    pub outcome: Outcome,
+    pub outcome: EntryOutcome,
     #[serde(flatten)]
-    pub client: Client,
+    pub client: ClientRecord,
     #[serde(flatten)]
-    pub destination: Destination,
+    pub destination: DestinationRecord,
     #[serde(rename = "sluice.handling", skip_serializing_if = "Option::is_none")]
     pub handling: Option<Handling>,
     #[serde(flatten)]
-    pub decision: Decision,
+    pub decision: DecisionRecord,
     #[serde(flatten)]
-    pub tls: Tls,
+    pub tls: NegotiatedTls,
     /// How many requests it carried; none when it was not opened for them.
     #[serde(rename = "sluice.requests", skip_serializing_if = "Option::is_none")]
     pub requests: Option<u64>,
     #[serde(flatten)]
-    pub traffic: Traffic,
+    pub traffic: TrafficRecord,
     #[serde(flatten)]
     pub timing: Timing,
     #[serde(flatten)]
-    pub failure: Failure,
+    pub failure: FailureRecord,
 }
 
 /// One question to the gateway's name server.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Dns {
+pub struct DnsFacts {
     #[serde(rename = "sluice.outcome")]
-    pub outcome: Outcome,
+    pub outcome: EntryOutcome,
     #[serde(flatten)]
-    pub client: Client,
+    pub client: ClientRecord,
     /// In lower case, which is what a search by host looks for.
     #[serde(rename = "dns.question.name", skip_serializing_if = "Option::is_none")]
     pub name: Option<Text>,
@@ -119,84 +122,84 @@ pub struct Dns {
     #[serde(rename = "dns.response_code", skip_serializing_if = "Option::is_none")]
     pub response: Option<Text<16>>,
     #[serde(flatten)]
-    pub decision: Decision,
+    pub decision: DecisionRecord,
     #[serde(flatten)]
     pub timing: Timing,
     #[serde(flatten)]
-    pub failure: Failure,
+    pub failure: FailureRecord,
 }
 
 /// The first byte of an entry is about to leave.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Opened {
+pub struct OpenedEvent {
     /// The kind of the closing line: `request`, `connection` or `dns`.
     #[serde(rename = "sluice.opens")]
     pub opens: Text<16>,
     #[serde(rename = "sluice.connection", skip_serializing_if = "Option::is_none")]
     pub connection: Option<Uuid>,
     #[serde(flatten)]
-    pub client: Client,
+    pub client: ClientRecord,
     #[serde(flatten)]
-    pub destination: Destination,
+    pub destination: DestinationRecord,
     #[serde(flatten)]
     pub http: Http,
     #[serde(flatten)]
-    pub decision: Decision,
+    pub decision: DecisionRecord,
     #[serde(rename = "sluice.capability", skip_serializing_if = "Option::is_none")]
     pub capability: Option<Name>,
     #[serde(rename = "sluice.secrets", skip_serializing_if = "RecordedSecrets::is_empty")]
     pub secrets: RecordedSecrets,
 }
 
-/// Facts an [`Entry`](crate::Entry) can hold: those of a [`Connection`], a
-/// [`Dns`] question or a [`Request`].
+/// Facts an [`Entry`](crate::Entry) can hold: those of a [`ConnectionFacts`], a
+/// [`DnsFacts`] question or a [`RequestFacts`].
 pub trait EntryFacts: Default + Send + sealed::Sealed + 'static {
     /// What is known before the first byte leaves.
-    fn opening(&self) -> Opened;
+    fn opening(&self) -> OpenedEvent;
 
     /// The closing record, with how it ended and how long it took.
-    fn closing(self: Box<Self>, outcome: Outcome, total: crate::Millis) -> What;
+    fn closing(self: Box<Self>, outcome: EntryOutcome, total: crate::Millis) -> EventBody;
 }
 
-impl EntryFacts for Connection {
-    fn opening(&self) -> Opened {
-        Opened {
+impl EntryFacts for ConnectionFacts {
+    fn opening(&self) -> OpenedEvent {
+        OpenedEvent {
             opens: Text::constant("connection"),
             client: self.client.clone(),
             destination: self.destination.clone(),
             decision: self.decision.clone(),
-            ..Opened::default()
+            ..OpenedEvent::default()
         }
     }
 
-    fn closing(mut self: Box<Self>, outcome: Outcome, total: crate::Millis) -> What {
+    fn closing(mut self: Box<Self>, outcome: EntryOutcome, total: crate::Millis) -> EventBody {
         self.outcome = outcome;
         self.timing.total = Some(total);
-        What::Connection(self)
+        EventBody::Connection(self)
     }
 }
 
-impl EntryFacts for Dns {
-    fn opening(&self) -> Opened {
-        Opened {
+impl EntryFacts for DnsFacts {
+    fn opening(&self) -> OpenedEvent {
+        OpenedEvent {
             opens: Text::constant("dns"),
             client: self.client.clone(),
             decision: self.decision.clone(),
-            ..Opened::default()
+            ..OpenedEvent::default()
         }
     }
 
-    fn closing(mut self: Box<Self>, outcome: Outcome, total: crate::Millis) -> What {
+    fn closing(mut self: Box<Self>, outcome: EntryOutcome, total: crate::Millis) -> EventBody {
         self.outcome = outcome;
         self.timing.total = Some(total);
-        What::Dns(self)
+        EventBody::Dns(self)
     }
 }
 
-impl EntryFacts for Request {
-    fn opening(&self) -> Opened {
-        Opened {
+impl EntryFacts for RequestFacts {
+    fn opening(&self) -> OpenedEvent {
+        OpenedEvent {
             opens: Text::constant("request"),
             connection: self.connection,
             client: self.client.clone(),
@@ -209,19 +212,19 @@ impl EntryFacts for Request {
         }
     }
 
-    fn closing(mut self: Box<Self>, outcome: Outcome, total: crate::Millis) -> What {
+    fn closing(mut self: Box<Self>, outcome: EntryOutcome, total: crate::Millis) -> EventBody {
         self.outcome = outcome;
         self.timing.total = Some(total);
-        What::Request(self)
+        EventBody::Request(self)
     }
 }
 
 mod sealed {
     /// The format is closed: nobody else's facts have a kind.
     pub trait Sealed {}
-    impl Sealed for super::Connection {}
-    impl Sealed for super::Dns {}
-    impl Sealed for super::Request {}
+    impl Sealed for super::ConnectionFacts {}
+    impl Sealed for super::DnsFacts {}
+    impl Sealed for super::RequestFacts {}
 }
 
 #[cfg(test)]
@@ -232,15 +235,17 @@ mod tests {
 
     #[test]
     fn an_opening_says_who_asks_for_what_and_by_which_decision() {
-        let What::Connection(connection) = sample(EventKind::Connection).what else { panic!() };
+        let EventBody::Connection(connection) = sample(EventKind::Connection).what else {
+            panic!()
+        };
         let opened = connection.opening();
         assert_eq!(opened.opens, "connection");
         assert_eq!(opened.client, connection.client);
         assert_eq!(opened.destination, connection.destination);
         assert_eq!(opened.decision, connection.decision);
 
-        let What::Dns(mut dns) = sample(EventKind::Dns).what else { panic!() };
-        dns.decision.verdict = Some(crate::Verdict::Deny);
+        let EventBody::Dns(mut dns) = sample(EventKind::Dns).what else { panic!() };
+        dns.decision.verdict = Some(crate::VerdictRecord::Deny);
         let opened = dns.opening();
         assert_eq!(opened.opens, "dns");
         assert_eq!(opened.client, dns.client);
@@ -249,7 +254,12 @@ mod tests {
 
     #[test]
     fn an_outcome_is_called_as_it_is_written() {
-        let all = [Outcome::Abandoned, Outcome::Failed, Outcome::Refused, Outcome::Relayed];
+        let all = [
+            EntryOutcome::Abandoned,
+            EntryOutcome::Failed,
+            EntryOutcome::Refused,
+            EntryOutcome::Relayed,
+        ];
         for outcome in all {
             let written = serde_json::to_string(&outcome).unwrap();
             assert_eq!(written, format!("\"{}\"", outcome.as_str()));

@@ -57,32 +57,32 @@ pub(crate) fn sample(kind: EventKind) -> Event {
     }
 }
 
-fn what(kind: EventKind) -> What {
+fn what(kind: EventKind) -> EventBody {
     match kind {
-        EventKind::Connection => What::Connection(Box::new(Connection {
-            outcome: Outcome::Relayed,
+        EventKind::Connection => EventBody::Connection(Box::new(ConnectionFacts {
+            outcome: EntryOutcome::Relayed,
             client: client(WayIn::CapturedHttps),
             destination: destination(),
             handling: Some(Handling::Inspect),
-            decision: decision(Verdict::Allow),
+            decision: decision(VerdictRecord::Allow),
             tls: tls(),
             requests: Some(3),
-            traffic: Traffic { sent: 1200, received: 34_567 },
+            traffic: TrafficRecord { sent: 1200, received: 34_567 },
             timing: timing(),
-            failure: Failure::default(),
+            failure: FailureRecord::default(),
         })),
-        EventKind::Dns => What::Dns(Box::new(Dns {
-            outcome: Outcome::Relayed,
+        EventKind::Dns => EventBody::Dns(Box::new(DnsFacts {
+            outcome: EntryOutcome::Relayed,
             client: client(WayIn::Dns),
             name: Some("api.github.com".into()),
             record: Some("A".into()),
             transport: Some("udp".into()),
             response: Some("NOERROR".into()),
-            decision: Decision::default(),
+            decision: DecisionRecord::default(),
             timing: Timing { total: Some(ms(90)), ..Timing::default() },
-            failure: Failure::default(),
+            failure: FailureRecord::default(),
         })),
-        EventKind::Finding => What::Finding(Box::new(Finding {
+        EventKind::Finding => EventBody::Finding(Box::new(FindingEvent {
             sighting: Sighting::Secret,
             pattern: Some("injected".into()),
             secret: Some(secret()),
@@ -90,31 +90,31 @@ fn what(kind: EventKind) -> What {
             stopped: true,
             entry: Some(id(7)),
             destination: destination(),
-            decision: decision(Verdict::Deny),
+            decision: decision(VerdictRecord::Deny),
         })),
-        EventKind::Hold => What::Hold(Box::new(Hold {
+        EventKind::Hold => EventBody::Hold(Box::new(Hold {
             state: HoldState::Approved,
             entry: id(7),
             user: Some("ada".into()),
             waited: Some(ms(4_200_000)),
             destination: destination(),
             http: http(),
-            decision: decision(Verdict::Ask),
+            decision: decision(VerdictRecord::Ask),
         })),
-        EventKind::Limit => What::Limit(Box::new(Limit {
+        EventKind::Limit => EventBody::Limit(Box::new(LimitEvent {
             name: "requests_per_minute".into(),
             value: 600,
             reached: 601,
             entry: Some(id(7)),
             destination: destination(),
         })),
-        EventKind::LogClosed => What::LogClosed(LogClosed { lines: 42 }),
-        EventKind::LogResumed => What::LogResumed(Box::new(LogResumed {
+        EventKind::LogClosed => EventBody::LogClosed(LogClosed { lines: 42 }),
+        EventKind::LogResumed => EventBody::LogResumed(Box::new(LogResumed {
             paused: ms(61_200_000),
             refused: 17,
             why: "No space left on device (os error 28)".into(),
         })),
-        EventKind::LogStarted => What::LogStarted(LogStarted {
+        EventKind::LogStarted => EventBody::LogStarted(LogStarted {
             writer: "sluice-gateway 0.1.0".into(),
             previous_seq: Some(41),
             previous_closed: Some(false),
@@ -122,7 +122,7 @@ fn what(kind: EventKind) -> What {
             roots: vec![
                 "0.pem=9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".into(),
             ],
-            origin: Origin {
+            origin: LogOrigin {
                 user: Some("ada".into()),
                 host: Some("workstation".into()),
                 project: Some("/home/ada/widgets".into()),
@@ -130,37 +130,37 @@ fn what(kind: EventKind) -> What {
                 version: Some("0.1.0".into()),
             },
         }),
-        EventKind::Opened => What::Opened(Box::new(request().opening())),
-        EventKind::Operator => What::Operator(Box::new(Operator {
+        EventKind::Opened => EventBody::Opened(Box::new(request().opening())),
+        EventKind::Operator => EventBody::Operator(Box::new(Operator {
             action: "no_sandbox".into(),
             user: Some("ada".into()),
             accepted: true,
             detail: Some("allowed by overrides".into()),
         })),
-        EventKind::PolicyLoaded => What::PolicyLoaded(Box::new(PolicyLoaded {
+        EventKind::PolicyLoaded => EventBody::PolicyLoaded(Box::new(PolicyLoaded {
             hash: "9f86d081884c7d65".into(),
             name: Some("widgets-agent".into()),
             file: Some("sandbox.policy.yaml".into()),
             rules: 12,
             replaced: Some("60303ae22b998861".into()),
         })),
-        EventKind::PolicyRefused => What::PolicyRefused(Box::new(PolicyRefused {
+        EventKind::PolicyRefused => EventBody::PolicyRefused(Box::new(PolicyRefused {
             file: Some("sandbox.policy.yaml".into()),
             detail: "3:5: unknown field `alow`; write `allow`".into(),
             kept: Some("9f86d081884c7d65".into()),
         })),
         EventKind::Recovered => {
-            What::Recovered(Recovered { bytes: 113, sha256: Digest::of(b"half a line") })
+            EventBody::Recovered(Recovered { bytes: 113, sha256: Digest::of(b"half a line") })
         }
-        EventKind::Request => What::Request(Box::new(request())),
-        EventKind::RunEnded => What::RunEnded(Box::new(RunEnded {
+        EventKind::Request => EventBody::Request(Box::new(request())),
+        EventKind::RunEnded => EventBody::RunEnded(Box::new(RunEnded {
             exit_code: Some(137),
             signal: Some(9),
             reason: Some("timeout".into()),
             detail: Some("30m were over".into()),
             total: Some(ms(1_800_000_000)),
         })),
-        EventKind::RunStarted => What::RunStarted(Box::new(RunStarted {
+        EventKind::RunStarted => EventBody::RunStarted(Box::new(RunStarted {
             executable: "python3".into(),
             args: Some(3),
             backend: Some("namespaces".into()),
@@ -170,38 +170,38 @@ fn what(kind: EventKind) -> What {
             policy: Some("9f86d081884c7d65".into()),
             observe: false,
         })),
-        EventKind::SegmentStarted => What::SegmentStarted(SegmentStarted {
+        EventKind::SegmentStarted => EventBody::SegmentStarted(SegmentStarted {
             previous: "audit.000001.jsonl".into(),
             previous_sha256: Digest::of(b"the file before"),
         }),
     }
 }
 
-fn request() -> Request {
+fn request() -> RequestFacts {
     let mut secrets = RecordedSecrets::default();
     assert!(secrets.add(secret()));
-    Request {
-        outcome: Outcome::Failed,
+    RequestFacts {
+        outcome: EntryOutcome::Failed,
         connection: Some(id(6)),
         client: client(WayIn::Proxy),
         destination: destination(),
         http: http(),
-        decision: decision(Verdict::Allow),
+        decision: decision(VerdictRecord::Allow),
         capability: Some("git.push".into()),
         secrets,
         tls: tls(),
-        traffic: Traffic { sent: 512, received: 2048 },
+        traffic: TrafficRecord { sent: 512, received: 2048 },
         timing: timing(),
-        failure: Failure::new("upstream_reset", "connection reset by peer"),
+        failure: FailureRecord::new("upstream_reset", "connection reset by peer"),
     }
 }
 
-fn client(way_in: WayIn) -> Client {
-    Client::new("10.209.0.2:40112".parse().unwrap(), way_in)
+fn client(way_in: WayIn) -> ClientRecord {
+    ClientRecord::new("10.209.0.2:40112".parse().unwrap(), way_in)
 }
 
-fn destination() -> Destination {
-    let mut destination = Destination::new("api.github.com", 443);
+fn destination() -> DestinationRecord {
+    let mut destination = DestinationRecord::new("api.github.com", 443);
     destination.dialled("140.82.121.6:443".parse().unwrap());
     destination
 }
@@ -219,8 +219,8 @@ fn http() -> Http {
     }
 }
 
-fn decision(verdict: Verdict) -> Decision {
-    Decision {
+fn decision(verdict: VerdictRecord) -> DecisionRecord {
+    DecisionRecord {
         verdict: Some(verdict),
         rule: Some("allow[1]".into()),
         reason: Some(Text::constant("rule")),
@@ -229,8 +229,8 @@ fn decision(verdict: Verdict) -> Decision {
     }
 }
 
-fn tls() -> Tls {
-    Tls {
+fn tls() -> NegotiatedTls {
+    NegotiatedTls {
         version: Some("1.3".into()),
         cipher: Some("TLS_AES_128_GCM_SHA256".into()),
         next_protocol: Some("h2".into()),

@@ -15,7 +15,7 @@ use crate::time::Millis;
 /// Who asked, and through which door.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Client {
+pub struct ClientRecord {
     #[serde(rename = "client.address", skip_serializing_if = "Option::is_none")]
     pub address: Option<Text<64>>,
     #[serde(rename = "client.port", skip_serializing_if = "Option::is_none")]
@@ -24,7 +24,7 @@ pub struct Client {
     pub way_in: Option<WayIn>,
 }
 
-impl Client {
+impl ClientRecord {
     /// A peer on the sandbox's side.
     pub fn new(peer: SocketAddr, way_in: WayIn) -> Self {
         Self {
@@ -49,7 +49,7 @@ pub enum WayIn {
 /// Whom it was for, and which address was dialled for that.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Destination {
+pub struct DestinationRecord {
     /// The canonical host name or address.
     #[serde(rename = "server.address", skip_serializing_if = "Option::is_none")]
     pub host: Option<Name>,
@@ -62,7 +62,7 @@ pub struct Destination {
     pub peer_port: Option<u16>,
 }
 
-impl Destination {
+impl DestinationRecord {
     /// A destination that nothing has been dialled for yet.
     pub fn new(host: impl Into<Name>, port: u16) -> Self {
         Self { host: Some(host.into()), port: Some(port), ..Self::default() }
@@ -78,9 +78,9 @@ impl Destination {
 /// What policy said, and why.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Decision {
+pub struct DecisionRecord {
     #[serde(rename = "sluice.verdict", skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<VerdictRecord>,
     /// The rule that decided; none when no rule matched.
     #[serde(rename = "sluice.rule", skip_serializing_if = "Option::is_none")]
     pub rule: Option<Name>,
@@ -98,7 +98,7 @@ pub struct Decision {
 /// The answer of policy.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum VerdictRecord {
     Allow,
     Ask,
     Deny,
@@ -106,7 +106,7 @@ pub enum Verdict {
     WouldDeny,
 }
 
-impl Verdict {
+impl VerdictRecord {
     /// The name in the log.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -124,12 +124,12 @@ impl Verdict {
 pub struct NotAVerdict(Text<64>);
 
 /// ```
-/// use audit::Verdict;
+/// use audit::VerdictRecord;
 ///
-/// assert_eq!("would_deny".parse(), Ok(Verdict::WouldDeny));
-/// assert!("denied".parse::<Verdict>().is_err());
+/// assert_eq!("would_deny".parse(), Ok(VerdictRecord::WouldDeny));
+/// assert!("denied".parse::<VerdictRecord>().is_err());
 /// ```
-impl FromStr for Verdict {
+impl FromStr for VerdictRecord {
     type Err = NotAVerdict;
 
     fn from_str(written: &str) -> Result<Self, NotAVerdict> {
@@ -168,7 +168,7 @@ pub struct Http {
 /// upstream on a request's.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Tls {
+pub struct NegotiatedTls {
     #[serde(rename = "tls.protocol.version", skip_serializing_if = "Option::is_none")]
     pub version: Option<Text<16>>,
     #[serde(rename = "tls.cipher", skip_serializing_if = "Option::is_none")]
@@ -187,7 +187,7 @@ pub struct Tls {
 /// How much went each way, seen from the sandbox.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Traffic {
+pub struct TrafficRecord {
     #[serde(rename = "sluice.bytes.sent")]
     pub sent: u64,
     #[serde(rename = "sluice.bytes.received")]
@@ -220,7 +220,7 @@ pub struct Timing {
 /// What went wrong, when something did that was not policy.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Failure {
+pub struct FailureRecord {
     /// A stable code.
     #[serde(rename = "error.type", skip_serializing_if = "Option::is_none")]
     pub code: Option<Name>,
@@ -228,7 +228,7 @@ pub struct Failure {
     pub message: Option<Text>,
 }
 
-impl Failure {
+impl FailureRecord {
     /// A failure with its code and its cause.
     pub fn new(code: &'static str, cause: impl std::fmt::Display) -> Self {
         Self { code: Some(Text::constant(code)), message: Some(format_args!("{cause}").into()) }
@@ -255,10 +255,10 @@ mod tests {
     fn a_verdict_is_read_as_it_is_called_and_written() {
         let all = ["allow", "ask", "deny", "would_deny"];
         for name in all {
-            let verdict: Verdict = name.parse().unwrap();
+            let verdict: VerdictRecord = name.parse().unwrap();
             assert_eq!(verdict.as_str(), name);
             assert_eq!(serde_json::to_string(&verdict).unwrap(), format!("\"{name}\""));
         }
-        assert!("denied".parse::<Verdict>().is_err());
+        assert!("denied".parse::<VerdictRecord>().is_err());
     }
 }

@@ -30,13 +30,13 @@ pub struct LogStarted {
     #[serde(rename = "sluice.upstream.roots", skip_serializing_if = "Vec::is_empty")]
     pub roots: Vec<Name>,
     #[serde(flatten)]
-    pub origin: Origin,
+    pub origin: LogOrigin,
 }
 
 /// Who started what a log records, where, and for what.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Origin {
+pub struct LogOrigin {
     #[serde(rename = "user.name", skip_serializing_if = "Option::is_none")]
     pub user: Option<Name>,
     #[serde(rename = "host.name", skip_serializing_if = "Option::is_none")]

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::What;
-use super::entries::Dns;
-use super::groups::{Decision, Destination, Http};
+use super::EventBody;
+use super::entries::DnsFacts;
+use super::groups::{DecisionRecord, DestinationRecord, Http};
 use crate::secret_name::RecordedSecret;
 use crate::text::{Name, Text};
 use crate::time::Millis;
@@ -53,11 +53,11 @@ pub struct Hold {
     #[serde(rename = "sluice.timing.hold_ms", skip_serializing_if = "Option::is_none", default)]
     pub waited: Option<Millis>,
     #[serde(flatten)]
-    pub destination: Destination,
+    pub destination: DestinationRecord,
     #[serde(flatten)]
     pub http: Http,
     #[serde(flatten)]
-    pub decision: Decision,
+    pub decision: DecisionRecord,
 }
 
 /// Where a hold stands.
@@ -73,7 +73,7 @@ pub enum HoldState {
 
 /// The leak scan saw something. Where and which pattern, never what.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Finding {
+pub struct FindingEvent {
     #[serde(rename = "sluice.finding.type")]
     pub sighting: Sighting,
     /// The pattern's name.
@@ -92,9 +92,9 @@ pub struct Finding {
     #[serde(rename = "sluice.entry", skip_serializing_if = "Option::is_none", default)]
     pub entry: Option<Uuid>,
     #[serde(flatten)]
-    pub destination: Destination,
+    pub destination: DestinationRecord,
     #[serde(flatten)]
-    pub decision: Decision,
+    pub decision: DecisionRecord,
 }
 
 /// What kind of thing the leak scan saw.
@@ -112,7 +112,7 @@ pub enum Sighting {
 /// A limit was reached.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Limit {
+pub struct LimitEvent {
     /// `upload`, `requests_per_minute`, `connections` and so on.
     #[serde(rename = "sluice.limit.name")]
     pub name: Name,
@@ -123,7 +123,7 @@ pub struct Limit {
     #[serde(rename = "sluice.entry", skip_serializing_if = "Option::is_none")]
     pub entry: Option<Uuid>,
     #[serde(flatten)]
-    pub destination: Destination,
+    pub destination: DestinationRecord,
 }
 
 /// A command starts. Its arguments are in `run.json`, not here.
@@ -180,35 +180,45 @@ pub struct Operator {
     pub detail: Option<Text>,
 }
 
-/// A line that anyone may add: the kinds of this file, and a [`Dns`] question
+/// A line that anyone may add: the kinds of this file, and a [`DnsFacts`] question
 /// that was answered on the spot.
 ///
 /// What the log says about itself is not among them, so no caller can claim
 /// that a log was recovered or closed.
 ///
 /// ```compile_fail
-/// use audit::event::{LogClosed, What};
+/// use audit::event::{LogClosed, EventBody};
 ///
-/// let forged: audit::event::Note = What::LogClosed(LogClosed::default()).into();
+/// let forged: audit::event::Note = EventBody::LogClosed(LogClosed::default()).into();
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Note(What);
+pub struct Note(EventBody);
 
 impl Note {
     /// What it reports.
-    pub fn into_what(self) -> What {
+    pub fn into_what(self) -> EventBody {
         self.0
     }
 }
 
 macro_rules! noted {
-    ($($kind:ident)*) => {
-        $(impl From<$kind> for Note {
-            fn from(note: $kind) -> Self {
-                Self(What::$kind(Box::new(note)))
+    ($($kind:ident $type:ident,)*) => {
+        $(impl From<$type> for Note {
+            fn from(note: $type) -> Self {
+                Self(EventBody::$kind(Box::new(note)))
             }
         })*
     };
 }
 
-noted!(Dns Finding Hold Limit Operator PolicyLoaded PolicyRefused RunEnded RunStarted);
+noted! {
+    Dns DnsFacts,
+    Finding FindingEvent,
+    Hold Hold,
+    Limit LimitEvent,
+    Operator Operator,
+    PolicyLoaded PolicyLoaded,
+    PolicyRefused PolicyRefused,
+    RunEnded RunEnded,
+    RunStarted RunStarted,
+}

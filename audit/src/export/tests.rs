@@ -9,9 +9,9 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::event::golden::sample;
-use crate::event::{EventKind, What};
+use crate::event::{EventBody, EventKind};
 use crate::line;
-use crate::search::{Query, search};
+use crate::search::{SearchQuery, search};
 
 #[test]
 fn a_format_is_known_by_its_name_alone() {
@@ -96,19 +96,19 @@ fn as_ocsf(event: crate::Event) -> Value {
 
 #[test]
 fn ocsf_tells_what_was_decided_from_what_became_of_it() {
-    use crate::{Outcome, Verdict};
+    use crate::{EntryOutcome, VerdictRecord};
     let cases = [
-        (Verdict::Allow, Outcome::Relayed, (1, 1, 1)),
-        (Verdict::Allow, Outcome::Failed, (27, 1, 1)),
-        (Verdict::Allow, Outcome::Refused, (2, 2, 2)),
-        (Verdict::Ask, Outcome::Relayed, (8, 1, 1)),
-        (Verdict::Ask, Outcome::Abandoned, (0, 0, 1)),
-        (Verdict::Deny, Outcome::Refused, (2, 2, 2)),
-        (Verdict::WouldDeny, Outcome::Relayed, (15, 1, 1)),
+        (VerdictRecord::Allow, EntryOutcome::Relayed, (1, 1, 1)),
+        (VerdictRecord::Allow, EntryOutcome::Failed, (27, 1, 1)),
+        (VerdictRecord::Allow, EntryOutcome::Refused, (2, 2, 2)),
+        (VerdictRecord::Ask, EntryOutcome::Relayed, (8, 1, 1)),
+        (VerdictRecord::Ask, EntryOutcome::Abandoned, (0, 0, 1)),
+        (VerdictRecord::Deny, EntryOutcome::Refused, (2, 2, 2)),
+        (VerdictRecord::WouldDeny, EntryOutcome::Relayed, (15, 1, 1)),
     ];
     for (verdict, outcome, (disposition, action, severity)) in cases {
         let mut event = sample(EventKind::Request);
-        if let What::Request(request) = &mut event.what {
+        if let EventBody::Request(request) = &mut event.what {
             request.decision.verdict = Some(verdict);
             request.outcome = outcome;
         }
@@ -126,7 +126,7 @@ fn ocsf_says_what_was_found() {
         (Sighting::Secret, "A secret in outgoing traffic"),
     ] {
         let mut event = sample(EventKind::Finding);
-        if let What::Finding(finding) = &mut event.what {
+        if let EventBody::Finding(finding) = &mut event.what {
             finding.sighting = sighting;
         }
         assert_eq!(as_ocsf(event)["finding_info"]["title"], title);
@@ -137,11 +137,11 @@ fn ocsf_says_what_was_found() {
 fn a_har_says_minus_one_for_what_it_does_not_know() {
     let mut event = sample(EventKind::Request);
     let mut held = event.clone();
-    if let What::Request(request) = &mut event.what {
+    if let EventBody::Request(request) = &mut event.what {
         request.timing = Default::default();
     }
     let millis = |millis| Some(std::time::Duration::from_millis(millis).into());
-    if let What::Request(request) = &mut held.what {
+    if let EventBody::Request(request) = &mut held.what {
         request.timing = Default::default();
         request.timing.decide = millis(3);
         request.timing.hold = millis(500);
@@ -173,7 +173,7 @@ fn a_path_is_neither_a_formula_nor_a_second_row() {
     ];
     for (path, cell) in hostile {
         let mut event = sample(EventKind::Request);
-        if let What::Request(request) = &mut event.what {
+        if let EventBody::Request(request) = &mut event.what {
             request.http.path = Some(path.into());
         }
         let (_dir, file) = a_log_of([event]);
@@ -225,5 +225,5 @@ fn a_log_of(events: impl IntoIterator<Item = crate::Event>) -> (TempDir, PathBuf
 }
 
 fn found(file: &std::path::Path) -> impl Iterator<Item = FoundEvent> {
-    search(file, &Query::default()).unwrap().map(Result::unwrap)
+    search(file, &SearchQuery::default()).unwrap().map(Result::unwrap)
 }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{LineError, of_known_version, write_json};
 use crate::chain::ChainHead;
 use crate::digest::Digest;
-use crate::event::{FORMAT, RunName, What};
+use crate::event::{EventBody, FORMAT, RunName};
 use crate::time::Time;
 
 /// An [`Event`](crate::Event) without its place in the chain.
@@ -22,7 +22,7 @@ pub(crate) struct LineFields<'a> {
     pub(crate) id: Uuid,
     pub(crate) run: &'a RunName,
     #[serde(flatten)]
-    pub(crate) what: &'a What,
+    pub(crate) what: &'a EventBody,
 }
 
 impl LineFields<'_> {

@@ -10,7 +10,7 @@ use super::queue::Ticket;
 use super::unavailable::Unavailable;
 use super::writer_message::{SyncReply, WriterMessage};
 use super::{Log, PLACES_PER_ENTRY};
-use crate::event::{EntryFacts, Outcome, What};
+use crate::event::{EntryFacts, EntryOutcome, EventBody};
 use crate::record_id;
 
 /// An entry of the log that has begun and must end.
@@ -23,9 +23,9 @@ use crate::record_id;
 /// There is no way to close twice:
 ///
 /// ```compile_fail
-/// # fn twice(entry: audit::Entry<audit::Request>) {
-/// entry.close(audit::Outcome::Relayed);
-/// entry.close(audit::Outcome::Refused);
+/// # fn twice(entry: audit::Entry<audit::RequestFacts>) {
+/// entry.close(audit::EntryOutcome::Relayed);
+/// entry.close(audit::EntryOutcome::Refused);
 /// # }
 /// ```
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl<F: EntryFacts> Entry<F> {
     }
 
     fn hand_over(&mut self, written: Option<SyncReply>) -> Ticket {
-        let line = What::Opened(Box::new(self.opening()));
+        let line = EventBody::Opened(Box::new(self.opening()));
         let ticket = self.log.submit(self.id, line, 1, written);
         self.opening = OpenedLine::HandedOver(ticket);
         ticket
@@ -126,11 +126,11 @@ impl<F: EntryFacts> Entry<F> {
     /// unavailable meanwhile, [`Log::health`] counts the record as unwritten.
     ///
     /// [`Log::written`] waits for the record.
-    pub fn close(mut self, outcome: Outcome) -> Ticket {
+    pub fn close(mut self, outcome: EntryOutcome) -> Ticket {
         self.end(outcome)
     }
 
-    fn end(&mut self, outcome: Outcome) -> Ticket {
+    fn end(&mut self, outcome: EntryOutcome) -> Ticket {
         let Some(facts) = self.facts.take() else { return Ticket::default() };
         let what = facts.closing(outcome, self.begun.elapsed().into());
         // A place that was not needed goes back with the record, not before it:
@@ -147,22 +147,22 @@ impl<F: EntryFacts> Entry<F> {
 
 impl<F: EntryFacts> Drop for Entry<F> {
     fn drop(&mut self) {
-        self.end(Outcome::Abandoned);
+        self.end(EntryOutcome::Abandoned);
     }
 }
 
-const HELD: &str = "an entry keeps its facts until it is closed, and closing consumes it";
+const FACTS_ARE_KEPT: &str = "an entry keeps its facts until it is closed, and closing consumes it";
 
 impl<F: EntryFacts> Deref for Entry<F> {
     type Target = F;
 
     fn deref(&self) -> &F {
-        self.facts.as_deref().expect(HELD)
+        self.facts.as_deref().expect(FACTS_ARE_KEPT)
     }
 }
 
 impl<F: EntryFacts> DerefMut for Entry<F> {
     fn deref_mut(&mut self) -> &mut F {
-        self.facts.as_deref_mut().expect(HELD)
+        self.facts.as_deref_mut().expect(FACTS_ARE_KEPT)
     }
 }

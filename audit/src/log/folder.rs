@@ -21,7 +21,7 @@ use crate::folder_lock::LockedFolder;
 use crate::line::{ChainLink, LineError};
 use crate::line_reader::{LinePosition, LineReader, NextLine};
 use crate::seal::SEAL;
-use crate::segment::{self, CURRENT, Segment};
+use crate::segment::{self, CURRENT_SEGMENT, Segment};
 
 /// Why a log could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +80,7 @@ impl Folder {
         let segments = Segment::list(path).map_err(disk("list", path))?;
         let finished = segments.iter().rfind(|segment| segment.number().is_some());
 
-        let current_path = path.join(CURRENT);
+        let current_path = path.join(CURRENT_SEGMENT);
         let current = open_current(&current_path)?;
         dir.sync_all().map_err(disk("sync", path))?;
         let mut scan = scan(&current, &current_path)?;
@@ -127,7 +127,7 @@ impl Sink for Folder {
             Some(name) => name,
             None => self.finish_current()?,
         };
-        match create(&self.path.join(CURRENT)) {
+        match create(&self.path.join(CURRENT_SEGMENT)) {
             Ok(current) => self.current = Arc::new(current),
             Err(err) => {
                 self.finished = Some(name);
@@ -149,7 +149,7 @@ impl Folder {
         if self.path.join(&name).try_exists()? {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, name));
         }
-        fs::rename(self.path.join(CURRENT), self.path.join(&name))?;
+        fs::rename(self.path.join(CURRENT_SEGMENT), self.path.join(&name))?;
         Ok(name)
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::unavailable::Unavailable;
-use crate::event::{Origin, RunName};
+use crate::event::{LogOrigin, RunName};
 use crate::text::Name;
 use crate::time::Time;
 
@@ -20,7 +20,7 @@ pub struct Options {
     pub pins: Vec<Name>,
     pub roots: Vec<Name>,
     /// Who started what is recorded; `log_started` says so.
-    pub origin: Origin,
+    pub origin: LogOrigin,
     pub sync: SyncPolicy,
     /// How many entries can be open or queued at once. Each costs memory for its
     /// facts, so this is also the bound of the queue.
@@ -56,7 +56,7 @@ impl Options {
             writer: Name::constant(concat!("sluice-audit ", env!("CARGO_PKG_VERSION"))),
             pins: Vec::new(),
             roots: Vec::new(),
-            origin: Origin::default(),
+            origin: LogOrigin::default(),
             sync: SyncPolicy::EachBatch,
             entries: 16 * 1024,
             segment_bytes: 64 * 1024 * 1024,
@@ -69,13 +69,13 @@ impl Options {
 
 /// How many pins, and how many files of authorities, the first line names. The
 /// last is the number of those it does not.
-const MAX_NAMED: usize = 32;
+const MAX_LISTED_NAMES: usize = 32;
 
 /// As many as a line takes.
 pub(super) fn named(all: &[Name]) -> Vec<Name> {
-    let mut named: Vec<Name> = all.iter().take(MAX_NAMED).cloned().collect();
-    if all.len() > MAX_NAMED {
-        named.push(format!("and {} more", all.len() - MAX_NAMED).into());
+    let mut named: Vec<Name> = all.iter().take(MAX_LISTED_NAMES).cloned().collect();
+    if all.len() > MAX_LISTED_NAMES {
+        named.push(format!("and {} more", all.len() - MAX_LISTED_NAMES).into());
     }
     named
 }
@@ -114,9 +114,9 @@ mod tests {
     fn the_first_line_names_as_many_as_it_takes_and_counts_the_rest() {
         let some =
             |count: usize| -> Vec<Name> { (0..count).map(|n| format!("{n}").into()).collect() };
-        assert_eq!(named(&some(MAX_NAMED)), some(MAX_NAMED));
-        let more = named(&some(MAX_NAMED + 2));
-        assert_eq!(more[..MAX_NAMED], some(MAX_NAMED));
-        assert_eq!(more[MAX_NAMED..], [Name::from("and 2 more")]);
+        assert_eq!(named(&some(MAX_LISTED_NAMES)), some(MAX_LISTED_NAMES));
+        let more = named(&some(MAX_LISTED_NAMES + 2));
+        assert_eq!(more[..MAX_LISTED_NAMES], some(MAX_LISTED_NAMES));
+        assert_eq!(more[MAX_LISTED_NAMES..], [Name::from("and 2 more")]);
     }
 }

@@ -19,7 +19,9 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use super::*;
-use crate::event::{Connection, Event, EventKind, Limit, Operator, Outcome, Request};
+use crate::event::{
+    ConnectionFacts, EntryOutcome, Event, EventKind, LimitEvent, Operator, RequestFacts,
+};
 use crate::segment::Segment;
 use crate::{Text, line};
 
@@ -37,9 +39,9 @@ async fn an_entry_is_opened_once_and_closed_once_under_one_id() {
     let dir = private_dir();
     let (log, _) = Log::open(dir.path(), Options::new("run-1")).unwrap();
 
-    let mut entry = log.begin(Request::default()).unwrap();
+    let mut entry = log.begin(RequestFacts::default()).unwrap();
     let id = entry.id();
-    entry.destination = crate::Destination::new("api.github.com", 443);
+    entry.destination = crate::DestinationRecord::new("api.github.com", 443);
     entry.opened().await.unwrap();
     assert_eq!(
         kinds(dir.path()),
@@ -48,7 +50,7 @@ async fn an_entry_is_opened_once_and_closed_once_under_one_id() {
     );
     entry.opened().await.unwrap();
     entry.http.status = Some(200);
-    entry.close(Outcome::Relayed);
+    entry.close(EntryOutcome::Relayed);
     log.close().await.unwrap();
 
     let events = events(dir.path());
@@ -57,8 +59,8 @@ async fn an_entry_is_opened_once_and_closed_once_under_one_id() {
         ours.iter().map(|event| event.what.kind()).collect::<Vec<_>>(),
         [EventKind::Opened, EventKind::Request,]
     );
-    let What::Request(request) = &ours[1].what else { panic!("{ours:?}") };
-    assert_eq!(request.outcome, Outcome::Relayed);
+    let EventBody::Request(request) = &ours[1].what else { panic!("{ours:?}") };
+    assert_eq!(request.outcome, EntryOutcome::Relayed);
     assert_eq!(request.destination.host.as_ref().unwrap(), "api.github.com");
     assert_eq!(events.last().unwrap().what.kind(), EventKind::LogClosed);
 }
@@ -67,7 +69,7 @@ async fn an_entry_is_opened_once_and_closed_once_under_one_id() {
 async fn an_opening_that_was_cancelled_is_waited_for_by_the_next_call() {
     let dir = private_dir();
     let (log, _) = Log::open(dir.path(), Options::new("run-1")).unwrap();
-    let mut entry = log.begin(Request::default()).unwrap();
+    let mut entry = log.begin(RequestFacts::default()).unwrap();
     {
         let mut opening = std::pin::pin!(entry.opened());
         let waker = std::task::Waker::noop();
@@ -91,7 +93,7 @@ fn a_panic_still_leaves_exactly_one_closing_record() {
     let worker = {
         let log = log.clone();
         thread::spawn(move || {
-            let mut entry = log.begin(Request::default()).unwrap();
+            let mut entry = log.begin(RequestFacts::default()).unwrap();
             entry.http.path = Some("/half-way".into());
             tell.send(entry.id()).unwrap();
             panic::resume_unwind(Box::new("a request task that panics"));
@@ -103,8 +105,8 @@ fn a_panic_still_leaves_exactly_one_closing_record() {
 
     let closings: Vec<_> = events(dir.path()).into_iter().filter(|event| event.id == id).collect();
     assert_eq!(closings.len(), 1);
-    let What::Request(request) = &closings[0].what else { panic!("{closings:?}") };
-    assert_eq!(request.outcome, Outcome::Abandoned);
+    let EventBody::Request(request) = &closings[0].what else { panic!("{closings:?}") };
+    assert_eq!(request.outcome, EntryOutcome::Abandoned);
     assert_eq!(request.http.path.as_ref().unwrap(), "/half-way");
 }
 
@@ -127,7 +129,7 @@ fn eight_threads_write_thousands_of_entries_and_each_is_closed_once() {
     let mut closings: HashMap<Uuid, u32> = HashMap::new();
     let events = events(dir.path());
     for event in &events {
-        if matches!(event.what, What::Request(_) | What::Connection(_)) {
+        if matches!(event.what, EventBody::Request(_) | EventBody::Connection(_)) {
             *closings.entry(event.id).or_default() += 1;
         }
     }
@@ -141,7 +143,7 @@ fn eight_threads_write_thousands_of_entries_and_each_is_closed_once() {
 /// Closed, dropped or lost to a panic, in turn.
 fn one_entry(log: &Log, worker: usize, n: usize) -> Uuid {
     let mut entry = loop {
-        match log.begin(Request::default()) {
+        match log.begin(RequestFacts::default()) {
             Ok(entry) => break entry,
             Err(Unavailable::Full { .. }) => thread::yield_now(),
             Err(why) => panic!("{why}"),
@@ -150,7 +152,7 @@ fn one_entry(log: &Log, worker: usize, n: usize) -> Uuid {
     entry.http.path = Some(format_args!("/{worker}/{n}").into());
     let id = entry.id();
     match n % 3 {
-        0 => drop(entry.close(Outcome::Relayed)),
+        0 => drop(entry.close(EntryOutcome::Relayed)),
         1 => drop(entry),
         _ => {
             let lost = panic::catch_unwind(AssertUnwindSafe(|| {
@@ -169,16 +171,16 @@ fn without_a_place_there_is_no_entry_and_closing_needs_none() {
     let options = Options { entries: 2, ..Options::new("run-1") };
     let (log, _) = Log::open(dir.path(), options).unwrap();
 
-    let first = log.begin(Connection::default()).unwrap();
-    let second = log.begin(Request::default()).unwrap();
-    assert_eq!(log.begin(Request::default()).unwrap_err(), Unavailable::Full { places: 4 });
-    assert_eq!(log.record(Limit::default()).unwrap_err(), Unavailable::Full { places: 4 });
-    first.close(Outcome::Relayed);
-    second.close(Outcome::Refused);
+    let first = log.begin(ConnectionFacts::default()).unwrap();
+    let second = log.begin(RequestFacts::default()).unwrap();
+    assert_eq!(log.begin(RequestFacts::default()).unwrap_err(), Unavailable::Full { places: 4 });
+    assert_eq!(log.record(LimitEvent::default()).unwrap_err(), Unavailable::Full { places: 4 });
+    first.close(EntryOutcome::Relayed);
+    second.close(EntryOutcome::Refused);
     log.close_blocking().unwrap();
 
     assert_eq!(log.health().unwritten, 0);
-    assert_eq!(log.begin(Request::default()).unwrap_err(), Unavailable::Closed);
+    assert_eq!(log.begin(RequestFacts::default()).unwrap_err(), Unavailable::Closed);
 }
 
 #[test]
@@ -186,9 +188,9 @@ fn a_log_that_has_its_size_takes_nothing_new_and_ends_in_order() {
     let dir = private_dir();
     let options = Options { max_bytes: 20_000, segment_bytes: 6_000, ..Options::new("run-1") };
     let (log, _) = Log::open(dir.path(), options.clone()).unwrap();
-    let open = log.begin(Request::default()).unwrap();
+    let open = log.begin(RequestFacts::default()).unwrap();
     let refused = loop {
-        match log.record(Limit::default()) {
+        match log.record(LimitEvent::default()) {
             // One at a time, so that segments fill one by one.
             Ok(_) => while log.health().unwritten > 0 {},
             Err(why) => break why,
@@ -197,20 +199,20 @@ fn a_log_that_has_its_size_takes_nothing_new_and_ends_in_order() {
     assert_eq!(refused, Unavailable::Spent { bytes: 20_000 });
     assert_eq!(log.health().unavailable, Some(refused));
     let id = open.id();
-    open.close(Outcome::Relayed);
+    open.close(EntryOutcome::Relayed);
     log.close_blocking().unwrap();
 
     let events = events(dir.path());
-    let spent = |what: &What| matches!(what, What::Limit(limit) if limit.name == "audit");
+    let spent = |what: &EventBody| matches!(what, EventBody::Limit(limit) if limit.name == "audit");
     assert_eq!(events.iter().filter(|event| spent(&event.what)).count(), 1);
     assert!(events.iter().any(|event| event.id == id), "what was open has its line");
-    assert!(matches!(events.last().unwrap().what, What::LogClosed(_)));
+    assert!(matches!(events.last().unwrap().what, EventBody::LogClosed(_)));
     assert!(Segment::list(dir.path()).unwrap().len() > 2);
 
     // Whoever opens it again has the whole size once more.
     let (log, _) = Log::open(dir.path(), options).unwrap();
-    log.begin(Request::default()).unwrap().close(Outcome::Relayed);
-    log.begin(Request::default()).unwrap().close(Outcome::Relayed);
+    log.begin(RequestFacts::default()).unwrap().close(EntryOutcome::Relayed);
+    log.begin(RequestFacts::default()).unwrap().close(EntryOutcome::Relayed);
     log.close_blocking().unwrap();
 }
 
@@ -220,20 +222,20 @@ async fn waiting_for_a_place_ends_with_one_or_at_the_limit() {
     let options = Options { entries: 1, ..Options::new("run-1") };
     let (log, _) = Log::open(dir.path(), options).unwrap();
 
-    let held = log.begin(Request::default()).unwrap();
-    let refused = log.begin_within(Request::default(), Duration::ZERO).await.unwrap_err();
+    let held = log.begin(RequestFacts::default()).unwrap();
+    let refused = log.begin_within(RequestFacts::default(), Duration::ZERO).await.unwrap_err();
     assert_eq!(refused, Unavailable::Full { places: 2 });
 
-    held.close(Outcome::Relayed);
-    let next = log.begin_within(Request::default(), Duration::from_secs(600)).await.unwrap();
-    next.close(Outcome::Relayed);
+    held.close(EntryOutcome::Relayed);
+    let next = log.begin_within(RequestFacts::default(), Duration::from_secs(600)).await.unwrap();
+    next.close(EntryOutcome::Relayed);
 }
 
 #[tokio::test]
 async fn closing_waits_for_open_entries_and_takes_no_new_ones() {
     let dir = private_dir();
     let (log, _) = Log::open(dir.path(), Options::new("run-1")).unwrap();
-    let entry = log.begin(Connection::default()).unwrap();
+    let entry = log.begin(ConnectionFacts::default()).unwrap();
     let closing = tokio::spawn({
         let log = log.clone();
         async move { log.close().await }
@@ -241,8 +243,8 @@ async fn closing_waits_for_open_entries_and_takes_no_new_ones() {
     while log.health().unavailable.is_none() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(log.begin(Request::default()).unwrap_err(), Unavailable::Closed);
-    entry.close(Outcome::Relayed);
+    assert_eq!(log.begin(RequestFacts::default()).unwrap_err(), Unavailable::Closed);
+    entry.close(EntryOutcome::Relayed);
 
     let head = closing.await.unwrap().unwrap();
     let kinds = kinds(dir.path());

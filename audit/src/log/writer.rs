@@ -26,7 +26,9 @@ use super::unavailable::{Unavailable, WriteFailure, WriterStep};
 use super::writer_message::{QueuedRecord, SyncReply, WriterMessage};
 use crate::chain::ChainHead;
 use crate::digest::Hasher;
-use crate::event::{Limit, LogClosed, LogResumed, LogStarted, RunName, SegmentStarted, What};
+use crate::event::{
+    EventBody, LimitEvent, LogClosed, LogResumed, LogStarted, RunName, SegmentStarted,
+};
 use crate::line::LineFields;
 use crate::record_id;
 use crate::text::Name;
@@ -131,9 +133,9 @@ impl LogWriter {
         found: FolderContents,
     ) -> Result<(), Unavailable> {
         if let Some(segment) = found.continues {
-            self.append_log_event(What::SegmentStarted(segment));
+            self.append_log_event(EventBody::SegmentStarted(segment));
         }
-        self.append_log_event(What::LogStarted(LogStarted {
+        self.append_log_event(EventBody::LogStarted(LogStarted {
             writer: options.writer.clone(),
             previous_seq: found.previous.map(|previous| previous.head.seq),
             previous_closed: found.previous.map(|previous| previous.closed),
@@ -142,7 +144,7 @@ impl LogWriter {
             origin: options.origin.clone(),
         }));
         if let Some(recovered) = found.recovered {
-            self.append_log_event(What::Recovered(recovered));
+            self.append_log_event(EventBody::Recovered(recovered));
         }
         let written = self.write_batch().map_err(|trouble| match trouble {
             WriteFailure::Failed(why) => why,
@@ -193,7 +195,7 @@ impl LogWriter {
         }
     }
 
-    fn append_log_event(&mut self, what: What) {
+    fn append_log_event(&mut self, what: EventBody) {
         let mut fields = Vec::new();
         let (time, id) = (self.shared.now(), record_id::new());
         LineFields { time, id, run: &self.run, what: &what }.write(&mut fields);
@@ -269,8 +271,9 @@ impl LogWriter {
         }
         self.is_spent = true;
         let (value, reached) = (self.max_bytes, self.all_bytes);
-        let limit = Limit { name: Name::constant("audit"), value, reached, ..Limit::default() };
-        self.append_log_event(What::Limit(Box::new(limit)));
+        let limit =
+            LimitEvent { name: Name::constant("audit"), value, reached, ..LimitEvent::default() };
+        self.append_log_event(EventBody::Limit(Box::new(limit)));
         self.shared.end(Unavailable::Spent { bytes: self.max_bytes });
     }
 
@@ -329,7 +332,7 @@ impl LogWriter {
         let previous = sink.rotate().map_err(|err| WriteFailure::of(WriterStep::Rotate, &err))?;
         let previous_sha256 = mem::take(&mut self.current_hash).finish();
         self.current_bytes = 0;
-        self.append_log_event(What::SegmentStarted(SegmentStarted {
+        self.append_log_event(EventBody::SegmentStarted(SegmentStarted {
             previous: previous.into(),
             previous_sha256,
         }));
@@ -339,7 +342,7 @@ impl LogWriter {
     /// Says in the log that it had to wait for room.
     pub(super) fn resume(&mut self, resumed: &Resumed) -> Result<(), WriteFailure> {
         if !mem::replace(&mut self.is_resumed, true) {
-            self.append_log_event(What::LogResumed(Box::new(LogResumed {
+            self.append_log_event(EventBody::LogResumed(Box::new(LogResumed {
                 paused: resumed.paused.into(),
                 refused: resumed.refused,
                 why: resumed.why.as_str().into(),
@@ -358,7 +361,7 @@ impl LogWriter {
         if !self.is_closed {
             self.is_closed = true;
             let lines = self.lines + 1;
-            self.append_log_event(What::LogClosed(LogClosed { lines }));
+            self.append_log_event(EventBody::LogClosed(LogClosed { lines }));
         }
         self.write_batch()?;
         let shared = Arc::clone(&self.shared);

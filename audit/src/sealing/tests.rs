@@ -144,7 +144,7 @@ fn a_seal_that_cannot_be_read_is_not_the_absence_of_one() {
     }
 }
 
-fn evidence() -> (TempDir, Key) {
+fn evidence() -> (TempDir, SigningKey) {
     let private = fs::Permissions::from_mode(0o700);
     let dir = tempfile::Builder::new().permissions(private).tempdir().unwrap();
     let (log, _) = Log::open(dir.path(), Options::new("run-1")).unwrap();
@@ -153,6 +153,6 @@ fn evidence() -> (TempDir, Key) {
     fs::create_dir(dir.path().join("artifacts")).unwrap();
     fs::write(dir.path().join("artifacts/a.txt"), "hello").unwrap();
     let home = tempfile::tempdir().unwrap();
-    let key = Key::load_or_create(&home.path().join("keys/seal.pem")).unwrap();
+    let key = SigningKey::load_or_create(&home.path().join("keys/seal.pem")).unwrap();
     (dir, key)
 }

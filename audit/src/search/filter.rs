@@ -9,14 +9,14 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 use uuid::Uuid;
 
-use crate::event::{EventKind, Verdict};
+use crate::event::{EventKind, VerdictRecord};
 use crate::line::{self, LineError};
 use crate::text::Text;
 use crate::time::Time;
 
 /// What is looked for: an event fits when it fits every part that is given.
 #[derive(Clone, Debug, Default)]
-pub struct Query {
+pub struct SearchQuery {
     /// At this time or later.
     pub since: Option<Time>,
     /// Before this time.
@@ -26,7 +26,7 @@ pub struct Query {
     pub id: Option<Uuid>,
     /// Whom it was for, or the name that was asked of DNS.
     pub host: Option<HostFilter>,
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<VerdictRecord>,
     pub rule: Option<String>,
     pub reason: Option<String>,
     pub method: Option<String>,
@@ -139,13 +139,13 @@ impl StatusFilter {
 /// A query made ready.
 #[derive(Debug)]
 pub(super) struct LineFilter {
-    query: Query,
+    query: SearchQuery,
     /// Bytes that every line that fits contains.
     needles: Vec<Finder<'static>>,
 }
 
 impl LineFilter {
-    pub(super) fn new(query: &Query) -> Self {
+    pub(super) fn new(query: &SearchQuery) -> Self {
         let mut needles = Vec::new();
         let mut needle = |bytes: &[u8]| needles.push(Finder::new(bytes).into_owned());
         let words = [&query.run, &query.rule, &query.reason, &query.method];
@@ -192,7 +192,7 @@ impl LineFilter {
     /// The words are compared as values here: in the bytes, a method's name may
     /// have been found in a path.
     fn fits_fields(&self, fields: &FilterFields<'_>) -> bool {
-        let Query {
+        let SearchQuery {
             since,
             until,
             run,
@@ -257,7 +257,7 @@ struct FilterFields<'a> {
     #[serde(borrow, rename = "dns.question.name")]
     question: Option<Borrowed<'a>>,
     #[serde(rename = "sluice.verdict")]
-    verdict: Option<Verdict>,
+    verdict: Option<VerdictRecord>,
     #[serde(borrow, rename = "sluice.rule")]
     rule: Option<Borrowed<'a>>,
     #[serde(borrow, rename = "sluice.reason")]

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::filter::{LineFilter, Query};
+use super::filter::{LineFilter, SearchQuery};
 use super::{FoundEvent, SearchedFile, Skipped};
 use crate::segment::{ListedSegment, Segment};
 
@@ -24,12 +24,12 @@ pub struct Follow {
 
 impl Follow {
     /// Follows the log in `dir` from its first line. The log may not exist yet.
-    pub fn from_start(dir: &Path, query: &Query) -> Self {
+    pub fn from_start(dir: &Path, query: &SearchQuery) -> Self {
         Self { dir: dir.to_owned(), filter: LineFilter::new(query), current: None }
     }
 
     /// Follows the log in `dir` from what is written after this call.
-    pub fn from_end(dir: &Path, query: &Query) -> io::Result<Self> {
+    pub fn from_end(dir: &Path, query: &SearchQuery) -> io::Result<Self> {
         let mut follow = Self::from_start(dir, query);
         if let Some(last) = segments(dir)?.pop() {
             let mut file = SearchedFile::open(last).map_err(into_io)?;

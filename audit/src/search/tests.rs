@@ -9,8 +9,11 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::event::{Dns, EventKind, Operator, Request, Verdict};
-use crate::{Decision, Destination, Http, Log, Options, Outcome, SyncPolicy, Time, Traffic, What};
+use crate::event::{DnsFacts, EventKind, Operator, RequestFacts, VerdictRecord};
+use crate::{
+    DecisionRecord, DestinationRecord, EntryOutcome, EventBody, Http, Log, Options, SyncPolicy,
+    Time, TrafficRecord,
+};
 
 #[test]
 fn each_filter_finds_its_own() {
@@ -18,37 +21,37 @@ fn each_filter_finds_its_own() {
     write_run(dir.path(), "run-1");
     let at = |time: &str| Some(time.parse::<Time>().unwrap());
     let some = |text: &str| Some(text.to_owned());
-    let all = Query::default;
+    let all = SearchQuery::default;
 
     finds(dir.path(), all(), "log_started /a /b /c lookup.test operator log_closed");
     finds(
         dir.path(),
-        Query { run: some("run-1"), kinds: vec![EventKind::Request], ..all() },
+        SearchQuery { run: some("run-1"), kinds: vec![EventKind::Request], ..all() },
         "/a /b /c",
     );
-    finds(dir.path(), Query { run: some("run"), ..all() }, "");
+    finds(dir.path(), SearchQuery { run: some("run"), ..all() }, "");
     finds(dir.path(), host("api.github.com"), "/a");
     finds(dir.path(), host("*.github.com"), "/a");
     finds(dir.path(), host("github.com"), "/c");
     finds(dir.path(), host("lookup.test"), "lookup.test");
-    finds(dir.path(), Query { verdict: Some(Verdict::Deny), ..all() }, "/b");
-    finds(dir.path(), Query { rule: some("allow[0]"), ..all() }, "/a /c");
-    finds(dir.path(), Query { reason: some("no_rule"), ..all() }, "/b");
+    finds(dir.path(), SearchQuery { verdict: Some(VerdictRecord::Deny), ..all() }, "/b");
+    finds(dir.path(), SearchQuery { rule: some("allow[0]"), ..all() }, "/a /c");
+    finds(dir.path(), SearchQuery { reason: some("no_rule"), ..all() }, "/b");
     // A method's name in a path is not a method.
-    finds(dir.path(), Query { method: some("POST"), ..all() }, "/b");
-    finds(dir.path(), Query { status: "403".parse().ok(), ..all() }, "/b");
-    finds(dir.path(), Query { status: "2xx".parse().ok(), ..all() }, "/a /c");
+    finds(dir.path(), SearchQuery { method: some("POST"), ..all() }, "/b");
+    finds(dir.path(), SearchQuery { status: "403".parse().ok(), ..all() }, "/b");
+    finds(dir.path(), SearchQuery { status: "2xx".parse().ok(), ..all() }, "/a /c");
     finds(
         dir.path(),
-        Query { kinds: vec![EventKind::Dns, EventKind::Operator], ..all() },
+        SearchQuery { kinds: vec![EventKind::Dns, EventKind::Operator], ..all() },
         "lookup.test operator",
     );
-    finds(dir.path(), Query { text: some("\u{202e}q=\"1\""), ..all() }, "/c");
-    finds(dir.path(), Query { text: some("POST"), ..all() }, "/a /b");
-    finds(dir.path(), Query { until: at("2026-03-01T00:00:00Z"), ..all() }, "");
+    finds(dir.path(), SearchQuery { text: some("\u{202e}q=\"1\""), ..all() }, "/c");
+    finds(dir.path(), SearchQuery { text: some("POST"), ..all() }, "/a /b");
+    finds(dir.path(), SearchQuery { until: at("2026-03-01T00:00:00Z"), ..all() }, "");
     finds(
         dir.path(),
-        Query { since: at("2026-03-01T00:00:00Z"), method: some("GET"), ..all() },
+        SearchQuery { since: at("2026-03-01T00:00:00Z"), method: some("GET"), ..all() },
         "/a /c",
     );
 }
@@ -58,14 +61,14 @@ fn at_least_so_many_bytes_are_that_many_or_more() {
     let dir = private_dir();
     let (log, _) = Log::open(dir.path(), Options::new("run-1")).unwrap();
     for (path, sent, received) in [("/a", 9, 20), ("/b", 10, 19), ("/c", 11, 21)] {
-        let mut entry = log.begin(Request::default()).unwrap();
+        let mut entry = log.begin(RequestFacts::default()).unwrap();
         entry.http.path = Some(path.into());
-        entry.traffic = Traffic { sent, received };
-        entry.close(Outcome::Relayed);
+        entry.traffic = TrafficRecord { sent, received };
+        entry.close(EntryOutcome::Relayed);
     }
     log.close_blocking().unwrap();
-    finds(dir.path(), Query { min_sent: Some(10), ..Query::default() }, "/b /c");
-    finds(dir.path(), Query { min_received: Some(20), ..Query::default() }, "/a /c");
+    finds(dir.path(), SearchQuery { min_sent: Some(10), ..SearchQuery::default() }, "/b /c");
+    finds(dir.path(), SearchQuery { min_received: Some(20), ..SearchQuery::default() }, "/a /c");
 }
 
 #[test]
@@ -78,8 +81,8 @@ fn a_pipe_in_the_place_of_a_log_is_told_and_not_waited_for() {
     let (describe, seen) = std::sync::mpsc::channel();
     let folder = dir.path().to_owned();
     std::thread::spawn(move || {
-        let found = search(&folder, &Query::default()).unwrap();
-        let mut follow = Follow::from_start(&folder, &Query::default());
+        let found = search(&folder, &SearchQuery::default()).unwrap();
+        let mut follow = Follow::from_start(&folder, &SearchQuery::default());
         describe.send((found.collect::<Vec<_>>(), follow.poll()))
     });
     let seen = seen.recv_timeout(std::time::Duration::from_secs(30));
@@ -96,13 +99,13 @@ fn the_two_lines_of_an_entry_are_found_by_its_id() {
     let dir = private_dir();
     let (log, _) = Log::open(dir.path(), Options::new("run-1")).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let mut entry = log.begin(Request::default()).unwrap();
+    let mut entry = log.begin(RequestFacts::default()).unwrap();
     let id = Some(entry.id());
     runtime.block_on(entry.opened()).unwrap();
-    log.begin(Request::default()).unwrap().close(Outcome::Relayed);
-    entry.close(Outcome::Relayed);
+    log.begin(RequestFacts::default()).unwrap().close(EntryOutcome::Relayed);
+    entry.close(EntryOutcome::Relayed);
     log.close_blocking().unwrap();
-    let found = search(dir.path(), &Query { id, ..Query::default() }).unwrap();
+    let found = search(dir.path(), &SearchQuery { id, ..SearchQuery::default() }).unwrap();
     let kinds: Vec<_> = found.map(|found| found.unwrap().event().unwrap().what.kind()).collect();
     assert_eq!(kinds, [EventKind::Opened, EventKind::Request]);
 }
@@ -122,7 +125,7 @@ fn runs_are_searched_in_the_order_of_their_names() {
         assert_eq!(runs, ["run-1", "run-2"]);
     }
     finds(&state.path().join("runs/run-1/audit.jsonl"), host("github.com"), "/c");
-    let err = search(&state.path().join("runs/empty"), &Query::default()).unwrap_err();
+    let err = search(&state.path().join("runs/empty"), &SearchQuery::default()).unwrap_err();
     assert!(matches!(err, SearchError::NoLog { .. }), "{err}");
 }
 
@@ -141,7 +144,7 @@ fn a_hostile_line_is_reported_and_the_search_goes_on() {
 
     let mut found = 0;
     let mut skipped = Vec::new();
-    for seen in search(dir.path(), &Query::default()).unwrap() {
+    for seen in search(dir.path(), &SearchQuery::default()).unwrap() {
         match seen {
             Ok(_) => found += 1,
             Err(Skipped::Line { place, why, .. }) => skipped.push(format!("{}: {why}", place.line)),
@@ -166,7 +169,7 @@ fn a_line_with_a_number_for_a_word_is_told_what_should_be_there() {
     let good = fs::read_to_string(&file).unwrap();
     fs::write(&file, good.replacen("\"run-1\"", "1", 1)).unwrap();
     let skipped: Vec<_> =
-        search(dir.path(), &Query::default()).unwrap().filter_map(Result::err).collect();
+        search(dir.path(), &SearchQuery::default()).unwrap().filter_map(Result::err).collect();
     let [Skipped::Line { why, .. }] = &skipped[..] else { panic!("{skipped:?}") };
     let describe = "not an audit event: invalid type: integer `1`, expected a string at ";
     assert!(why.to_string().starts_with(describe), "{why}");
@@ -252,7 +255,7 @@ fn what_is_written_meanwhile_is_found_in_order_and_followed() {
 fn a_log_that_is_with_its_gateway_is_found_and_followed_home() {
     let state = private_dir();
     let run = state.path().join("run-1");
-    let with_gateway = run.join(crate::segment::WITH_GATEWAY);
+    let with_gateway = run.join(crate::segment::GATEWAY_FOLDER);
     fs::create_dir_all(&with_gateway).unwrap();
     fs::set_permissions(&with_gateway, fs::Permissions::from_mode(0o700)).unwrap();
     write_run(&with_gateway, "run-1");
@@ -316,8 +319,8 @@ proptest! {
     fn no_bytes_make_the_search_panic(bytes: Vec<u8>, word: String) {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("audit.jsonl"), &bytes).unwrap();
-        let query = Query { text: Some(word), ..Query::default() };
-        for query in [Query::default(), query] {
+        let query = SearchQuery { text: Some(word), ..SearchQuery::default() };
+        for query in [SearchQuery::default(), query] {
             drop(search(dir.path(), &query).unwrap().collect::<Vec<_>>());
         }
     }
@@ -328,18 +331,18 @@ proptest! {
         let dir = private_dir();
         let options = Options { sync: SyncPolicy::Never, ..Options::new(word.as_str()) };
         let (log, _) = Log::open(dir.path(), options).unwrap();
-        let mut entry = log.begin(Request::default()).unwrap();
+        let mut entry = log.begin(RequestFacts::default()).unwrap();
         entry.http.method = Some(word.as_str().into());
         entry.decision.rule = Some(word.as_str().into());
         let (run, kept) = (log.run().to_string(), entry.http.method.clone().unwrap());
-        entry.close(Outcome::Relayed);
+        entry.close(EntryOutcome::Relayed);
         log.close_blocking().unwrap();
-        let query = Query {
+        let query = SearchQuery {
             run: Some(run),
             method: Some(kept.to_string()),
             rule: Some(word.clone()),
             text: Some(word),
-            ..Query::default()
+            ..SearchQuery::default()
         };
         prop_assert_eq!(search(dir.path(), &query).unwrap().filter(Result::is_ok).count(), 1);
     }
@@ -348,8 +351,8 @@ proptest! {
 fn write_run(dir: &Path, run: &str) {
     let (log, _) = Log::open(dir, Options::new(run)).unwrap();
     let close = |host: &str, method: &str, path: &str, query: &str, allowed: bool| {
-        let mut entry = log.begin(Request::default()).unwrap();
-        entry.destination = Destination::new(host, 443);
+        let mut entry = log.begin(RequestFacts::default()).unwrap();
+        entry.destination = DestinationRecord::new(host, 443);
         entry.http = Http {
             method: Some(method.into()),
             path: Some(path.into()),
@@ -357,43 +360,43 @@ fn write_run(dir: &Path, run: &str) {
             status: Some(if allowed { 200 } else { 403 }),
             ..Http::default()
         };
-        entry.decision = Decision {
-            verdict: Some(if allowed { Verdict::Allow } else { Verdict::Deny }),
+        entry.decision = DecisionRecord {
+            verdict: Some(if allowed { VerdictRecord::Allow } else { VerdictRecord::Deny }),
             rule: allowed.then(|| "allow[0]".into()),
             reason: (!allowed).then(|| "no_rule".into()),
-            ..Decision::default()
+            ..DecisionRecord::default()
         };
-        entry.close(if allowed { Outcome::Relayed } else { Outcome::Refused });
+        entry.close(if allowed { EntryOutcome::Relayed } else { EntryOutcome::Refused });
     };
     close("api.github.com", "GET", "/a", "as=POST", true);
     close("pastebin.test", "POST", "/b", "", false);
     close("github.com", "GET", "/c", "\u{202e}q=\"1\"", true);
-    log.record(Dns { name: Some("lookup.test.".into()), ..Dns::default() }).unwrap();
+    log.record(DnsFacts { name: Some("lookup.test.".into()), ..DnsFacts::default() }).unwrap();
     log.record(Operator { action: "reload".into(), ..Operator::default() }).unwrap();
     log.close_blocking().unwrap();
 }
 
-fn host(written: &str) -> Query {
-    Query { host: Some(written.parse().unwrap()), ..Query::default() }
+fn host(written: &str) -> SearchQuery {
+    SearchQuery { host: Some(written.parse().unwrap()), ..SearchQuery::default() }
 }
 
-fn operators() -> Query {
-    Query { kinds: vec![EventKind::Operator], ..Query::default() }
+fn operators() -> SearchQuery {
+    SearchQuery { kinds: vec![EventKind::Operator], ..SearchQuery::default() }
 }
 
 fn action_of(found: &FoundEvent) -> String {
-    let What::Operator(operator) = found.event().unwrap().what else { panic!("{found:?}") };
+    let EventBody::Operator(operator) = found.event().unwrap().what else { panic!("{found:?}") };
     operator.action.to_string()
 }
 
 /// The only function here that knows what an answer looks like.
 #[track_caller]
-fn finds(path: &Path, query: Query, expected: &str) {
+fn finds(path: &Path, query: SearchQuery, expected: &str) {
     let found: Vec<_> = search(path, &query)
         .unwrap()
         .map(|found| match found.unwrap().event().unwrap().what {
-            What::Request(request) => request.http.path.unwrap().to_string(),
-            What::Dns(dns) => dns.name.unwrap().as_str().trim_end_matches('.').to_owned(),
+            EventBody::Request(request) => request.http.path.unwrap().to_string(),
+            EventBody::Dns(dns) => dns.name.unwrap().as_str().trim_end_matches('.').to_owned(),
             other => other.kind().to_string(),
         })
         .collect();
@@ -409,12 +412,12 @@ fn private_dir() -> TempDir {
 fn until_a_moment_is_before_it() {
     let dir = private_dir();
     write_run(dir.path(), "run-1");
-    let first = search(dir.path(), &Query::default()).unwrap().next().unwrap().unwrap();
+    let first = search(dir.path(), &SearchQuery::default()).unwrap().next().unwrap().unwrap();
     let first = first.event().unwrap().time;
-    finds(dir.path(), Query { until: Some(first), ..Query::default() }, "");
+    finds(dir.path(), SearchQuery { until: Some(first), ..SearchQuery::default() }, "");
     let later = Some("2999-01-01T00:00:00Z".parse().unwrap());
     let everything = "log_started /a /b /c lookup.test operator log_closed";
-    finds(dir.path(), Query { until: later, ..Query::default() }, everything);
+    finds(dir.path(), SearchQuery { until: later, ..SearchQuery::default() }, everything);
 }
 
 #[test]

@@ -11,10 +11,10 @@ use expect_test::{Expect, expect};
 use tempfile::TempDir;
 
 use super::*;
-use crate::event::{Operator, Request};
-use crate::key::Key;
+use crate::event::{Operator, RequestFacts};
+use crate::key::SigningKey;
 use crate::sealing::seal;
-use crate::{Log, Options, Outcome, SyncPolicy};
+use crate::{EntryOutcome, Log, Options, SyncPolicy};
 
 #[test]
 fn a_sealed_folder_is_whole() {
@@ -361,7 +361,7 @@ fn a_seal_by_an_unknown_key_is_foreign_and_a_changed_one_is_forged() {
     let evidence = Evidence::new();
     evidence.remove("seal.json");
     let elsewhere = tempfile::tempdir().unwrap();
-    let other = Key::load_or_create(&elsewhere.path().join("keys/seal.pem")).unwrap();
+    let other = SigningKey::load_or_create(&elsewhere.path().join("keys/seal.pem")).unwrap();
     seal(evidence.path(), &other).unwrap();
     let err = evidence.verify().unwrap_err().to_string().replace(&other.public().id(), "ID");
     expect!["seal.json: it is signed by ID, a key this installation does not trust"]
@@ -390,11 +390,11 @@ fn an_empty_folder_has_no_log() {
 fn entries_that_a_crash_left_open_are_counted() {
     let dir = private_dir();
     let (log, _) = Log::open(dir.path(), Options::new("run-1")).unwrap();
-    let mut entry = log.begin(Request::default()).unwrap();
+    let mut entry = log.begin(RequestFacts::default()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(entry.opened()).unwrap();
     let at_the_crash = fs::read(dir.path().join("audit.jsonl")).unwrap();
-    entry.close(Outcome::Relayed);
+    entry.close(EntryOutcome::Relayed);
     log.close_blocking().unwrap();
     assert_eq!(verify(dir.path(), &[]).unwrap().log.unwrap().unclosed, 0);
 
@@ -422,7 +422,7 @@ struct Original {
 static SEALED: LazyLock<Original> = LazyLock::new(|| {
     let dir = private_dir();
     let home = tempfile::tempdir().unwrap();
-    let key = Key::load_or_create(&home.path().join("keys/seal.pem")).unwrap();
+    let key = SigningKey::load_or_create(&home.path().join("keys/seal.pem")).unwrap();
     write_log(dir.path());
     fs::write(dir.path().join("run.json"), "{\"command\":[]}\n").unwrap();
     fs::create_dir(dir.path().join("artifacts")).unwrap();

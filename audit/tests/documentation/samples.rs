@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use audit::{
-    Connection, Decision, Destination, Dns, Durable, EventKind, Finding, Folder, Hold, HoldState,
-    Http, Key, Limit, Log, Operator, Options, PolicyLoaded, PolicyRefused, PublicKey, Request,
-    RunEnded, RunStarted, Sighting, Sink, segment,
+    ConnectionFacts, DecisionRecord, DestinationRecord, DnsFacts, Durable, EventKind, FindingEvent,
+    Folder, Hold, HoldState, Http, LimitEvent, Log, Operator, Options, PolicyLoaded, PolicyRefused,
+    PublicKey, RequestFacts, RunEnded, RunStarted, Sighting, SigningKey, Sink, segment,
 };
 use serde_json::{Map, Value};
 use tempfile::TempDir;
@@ -35,30 +35,30 @@ pub(crate) fn lines_that_know_nothing() -> BTreeMap<String, Line> {
     let options = Options { segment_bytes: 1, ..Options::new("run-1") };
     let (log, _) = Log::open(dir.path(), options).unwrap();
     runtime.block_on(async {
-        let mut entry = log.begin(Request::default()).unwrap();
+        let mut entry = log.begin(RequestFacts::default()).unwrap();
         entry.opened().await.unwrap();
         drop(entry);
-        drop(log.begin(Connection::default()).unwrap());
-        log.record(Dns::default()).unwrap();
-        log.record(Finding {
+        drop(log.begin(ConnectionFacts::default()).unwrap());
+        log.record(DnsFacts::default()).unwrap();
+        log.record(FindingEvent {
             sighting: Sighting::Pattern,
             pattern: None,
             secret: None,
             location: "body".into(),
             stopped: false,
             entry: None,
-            destination: Destination::default(),
-            decision: Decision::default(),
+            destination: DestinationRecord::default(),
+            decision: DecisionRecord::default(),
         })
         .unwrap();
         log.record(Hold {
             state: HoldState::Asked,
-            entry: log.record(Limit::default()).unwrap(),
+            entry: log.record(LimitEvent::default()).unwrap(),
             user: None,
             waited: None,
-            destination: Destination::default(),
+            destination: DestinationRecord::default(),
             http: Http::default(),
-            decision: Decision::default(),
+            decision: DecisionRecord::default(),
         })
         .unwrap();
         log.record(Operator::default()).unwrap();
@@ -92,7 +92,7 @@ fn a_disk_that_was_full() -> Option<(String, Line)> {
     let (log, _) = Log::open_through(dir.path(), Options::new("run-1"), full_once).unwrap();
     log.record(Operator::default()).unwrap();
     log.close_blocking().unwrap();
-    let text = fs::read_to_string(dir.path().join(segment::CURRENT)).unwrap();
+    let text = fs::read_to_string(dir.path().join(segment::CURRENT_SEGMENT)).unwrap();
     let mut lines = text.lines().map(|line| serde_json::from_str::<Line>(line).unwrap());
     let resumed = lines.find(|line| line["kind"] == "log_resumed")?;
     Some(("log_resumed".to_owned(), resumed))
@@ -122,7 +122,8 @@ impl Sink for FullOnce {
 }
 
 fn tear(dir: &Path) {
-    let mut file = OpenOptions::new().append(true).open(dir.join(segment::CURRENT)).unwrap();
+    let mut file =
+        OpenOptions::new().append(true).open(dir.join(segment::CURRENT_SEGMENT)).unwrap();
     file.write_all(b"{\"v\":1,\"se").unwrap();
 }
 
@@ -140,7 +141,7 @@ pub(crate) fn sealed_folder() -> (TempDir, PublicKey) {
     // A socket's file stays when the socket is closed.
     drop(std::os::unix::net::UnixListener::bind(artifacts.join("socket")).unwrap());
     let home = tempfile::tempdir().unwrap();
-    let key = Key::load_or_create(&home.path().join("keys/seal.pem")).unwrap();
+    let key = SigningKey::load_or_create(&home.path().join("keys/seal.pem")).unwrap();
     audit::seal(dir.path(), &key).unwrap();
     (dir, key.public())
 }

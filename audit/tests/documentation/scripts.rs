@@ -8,12 +8,12 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use audit::{Key, PublicKey};
+use audit::{PublicKey, SigningKey};
 use tempfile::TempDir;
 
 use crate::page;
 use crate::samples::{private_dir, sealed_folder, write_log};
-use crate::tool::{Outcome, are_installed, sh};
+use crate::tool::{EntryOutcome, are_installed, sh};
 
 const TOOLS: [&str; 8] = ["sh", "jq", "openssl", "sha256sum", "base64", "find", "diff", "sed"];
 
@@ -23,7 +23,7 @@ fn the_seals_script_passes_what_is_whole() {
         return;
     }
     let evidence = Evidence::new();
-    let Outcome { success, said } = evidence.verify_seal();
+    let EntryOutcome { success, said } = evidence.verify_seal();
     assert!(success && said.contains("Signature Verified Successfully"), "{said}");
     let whole = format!("by {}\n", evidence.key.id());
     assert!(said.contains("whole: 14 files, sealed 20") && said.contains(&whole), "{said}");
@@ -103,15 +103,15 @@ fn the_seals_script_trusts_the_key_it_is_given_and_no_other() {
     }
     let mut evidence = Evidence::new();
     let home = tempfile::tempdir().unwrap();
-    evidence.key = Key::load_or_create(&home.path().join("keys/seal.pem")).unwrap().public();
-    let Outcome { success, said } = evidence.verify_seal();
+    evidence.key = SigningKey::load_or_create(&home.path().join("keys/seal.pem")).unwrap().public();
+    let EntryOutcome { success, said } = evidence.verify_seal();
     assert!(!success && !said.contains("whole"), "{said}");
 
     let evidence = Evidence::new();
     rewrite(&evidence.path().join("seal.json"), |seal| {
         *seal = seal.replacen("\"time\":\"2", "\"time\":\"3", 1);
     });
-    let Outcome { success, said } = evidence.verify_seal();
+    let EntryOutcome { success, said } = evidence.verify_seal();
     assert!(!success && said.contains("Signature Verification Failure"), "{said}");
 }
 
@@ -123,10 +123,10 @@ fn names_that_the_tools_cannot_carry_fail_and_are_not_passed_over() {
     let dir = private_dir();
     fs::write(dir.path().join("one\ntwo"), "").unwrap();
     let home = tempfile::tempdir().unwrap();
-    let key = Key::load_or_create(&home.path().join("keys/seal.pem")).unwrap();
+    let key = SigningKey::load_or_create(&home.path().join("keys/seal.pem")).unwrap();
     audit::seal(dir.path(), &key).unwrap();
     let evidence = Evidence { dir, key: key.public() };
-    let Outcome { success, said } = evidence.verify_seal();
+    let EntryOutcome { success, said } = evidence.verify_seal();
     assert!(!success && said.contains("false"), "{said}");
 }
 
@@ -139,12 +139,12 @@ fn the_public_half_is_what_openssl_makes_of_the_key() {
     let (_, rest) = command.split_once("-in ~/.local/state/sluice/keys/seal.pem").unwrap();
     let home = tempfile::tempdir().unwrap();
     let private = home.path().join("keys/seal.pem");
-    let key = Key::load_or_create(&private).unwrap();
+    let key = SigningKey::load_or_create(&private).unwrap();
     let public = home.path().join("installation.pub.pem");
     let rest = rest.replace("installation.pub.pem", public.to_str().unwrap());
     let script = home.path().join("script.sh");
     fs::write(&script, format!("openssl pkey -in {} {rest}", private.display())).unwrap();
-    let Outcome { success, said } = sh(&script, &[]);
+    let EntryOutcome { success, said } = sh(&script, &[]);
     assert!(success, "{said}");
     assert_eq!(fs::read_to_string(&public).unwrap(), key.public().to_pem());
 }
@@ -160,7 +160,7 @@ fn the_chains_script_finds_the_end_or_the_break() {
         let before = fs::read_to_string(dir.path().join("audit.000001.jsonl")).unwrap();
         rewrite(&dir.path().join("audit.000002.jsonl"), change);
         let verified = audit::verify(dir.path(), &[]);
-        let Outcome { success, said } = run("verify-chain.sh", &[dir.path()]);
+        let EntryOutcome { success, said } = run("verify-chain.sh", &[dir.path()]);
         assert_eq!(success, verified.is_ok(), "{said}");
         (said, before.lines().count(), verified.ok().map(|whole| whole.log.unwrap().head))
     };
@@ -197,7 +197,7 @@ impl Evidence {
         self.dir.path()
     }
 
-    fn verify_seal(&self) -> Outcome {
+    fn verify_seal(&self) -> EntryOutcome {
         let elsewhere = tempfile::tempdir().unwrap();
         let public = elsewhere.path().join("installation.pub.pem");
         fs::write(&public, self.key.to_pem()).unwrap();
@@ -210,13 +210,13 @@ fn fails(what: &str, says: &str, tamper: impl FnOnce(&Path)) {
     let evidence = Evidence::new();
     tamper(evidence.path());
     assert!(audit::verify(evidence.path(), &[evidence.key]).is_err(), "{what}: verify passes it");
-    let Outcome { success, said } = evidence.verify_seal();
+    let EntryOutcome { success, said } = evidence.verify_seal();
     assert!(!success && !said.contains("whole"), "{what} passes: {said}");
     assert!(said.contains(says), "{what}: {said}");
 }
 
 /// Runs the script of this name from the page.
-fn run(name: &str, args: &[&Path]) -> Outcome {
+fn run(name: &str, args: &[&Path]) -> EntryOutcome {
     let dir = tempfile::tempdir().unwrap();
     let script: PathBuf = dir.path().join(name);
     fs::write(&script, page::block(&format!("```sh {name}\n"))).unwrap();

@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use policies::yaml::Spanned;
-use policies::{HostPattern, Name, Registries, RegistryUrl, Span};
+use policies::{HostPattern, PlainName, Registries, RegistryUrl, Span};
 use protocol::settings::Topology;
 use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
 
@@ -24,7 +24,7 @@ use super::upstream::UpstreamSection;
 pub(super) struct Document {
     // Needed, and still optional here: serde would report only the first that
     // is missing.
-    pub(super) run: Option<Name>,
+    pub(super) run: Option<PlainName>,
     pub(super) policy: Option<FilePath>,
     pub(super) policy_root: Option<FilePath>,
     #[serde(default)]
@@ -62,10 +62,10 @@ pub(super) struct OriginSection {
 }
 
 impl OriginSection {
-    pub(super) fn resolve(self) -> audit::Origin {
+    pub(super) fn resolve(self) -> audit::LogOrigin {
         let Self { user, host, project, backend, version } = self;
         let name = |text: Option<String>| text.map(|text| audit::Name::from(text.as_str()));
-        audit::Origin {
+        audit::LogOrigin {
             user: name(user),
             host: name(host),
             project: project.map(|text| audit::Text::from(text.as_str())),

@@ -49,7 +49,7 @@ pub struct Config {
     /// What rules mean that name no registry.
     pub registries: Registries,
     /// Who started the run, for the first line of its log.
-    pub origin: audit::Origin,
+    pub origin: audit::LogOrigin,
     pub topology: Topology,
     pub listen: Listen,
     pub dns: DnsSettings,

@@ -1,6 +1,6 @@
 //! What the log holds of a request before it leaves, and what its record says.
 
-use audit::{Client, WayIn};
+use audit::{ClientRecord, WayIn};
 use policies::{Destination, HostName, Scheme};
 
 use super::*;
@@ -19,7 +19,7 @@ net:
 
 /// A connection to `host`, and its record.
 fn connection(stage: &Stage, host: &str) -> (ConnectionContext, ConnectionRecord) {
-    let client = Client::new(([192, 0, 2, 7], 4711).into(), WayIn::Proxy);
+    let client = ClientRecord::new(([192, 0, 2, 7], 4711).into(), WayIn::Proxy);
     let record = ConnectionRecord::begin(&stage.gateway, client).unwrap();
     let to = Destination { host: HostName::parse(host).unwrap().into(), port: 443 };
     let permit = admit(&stage.gateway.policy, &to).unwrap().permit;

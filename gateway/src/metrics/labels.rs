@@ -3,7 +3,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use audit::{Outcome, WayIn};
+use audit::{EntryOutcome, WayIn};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
@@ -46,7 +46,7 @@ pub(super) struct QuestionLabels {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct OutcomeLabel(pub(super) Outcome);
+pub(super) struct OutcomeLabel(pub(super) EntryOutcome);
 
 impl Hash for OutcomeLabel {
     fn hash<H: Hasher>(&self, state: &mut H) {

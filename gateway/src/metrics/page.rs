@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use audit::{Outcome, WayIn};
+use audit::{EntryOutcome, WayIn};
 use expect_test::expect_file;
 
 use super::{GaugeValues, MAX_REQUEST_SERIES, Metrics};
@@ -110,9 +110,9 @@ fn the_page_is_what_is_registered() {
 /// Families show their labels only once something was counted.
 fn one_of_each() -> Metrics {
     let metrics = Metrics::new();
-    metrics.request("allowed", Some("net.allow[0]"), Outcome::Relayed, Duration::ZERO);
+    metrics.request("allowed", Some("net.allow[0]"), EntryOutcome::Relayed, Duration::ZERO);
     metrics.accepted(WayIn::Proxy);
-    metrics.connection(WayIn::Proxy, Outcome::Relayed);
+    metrics.connection(WayIn::Proxy, EntryOutcome::Relayed);
     metrics.question("A", "NOERROR");
     metrics.questions_dropped(1);
     metrics.dialled(&UpstreamFacts {

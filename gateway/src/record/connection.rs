@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use audit::{Client, Entry, Handling, Name, Outcome, Text, Ticket, Traffic, Unavailable, Verdict};
+use audit::{
+    ClientRecord, Entry, EntryOutcome, Handling, Name, Text, Ticket, TrafficRecord, Unavailable,
+    VerdictRecord,
+};
 use parking_lot::Mutex;
 use policies::Destination;
 use uuid::Uuid;
@@ -19,9 +22,9 @@ use crate::refuse::{BlanketRefusal, Refusal, Reply};
 #[derive(Debug)]
 #[must_use = "a connection's record that is dropped is recorded as abandoned"]
 pub(crate) struct ConnectionRecord {
-    entry: Option<Entry<audit::Connection>>,
+    entry: Option<Entry<audit::ConnectionFacts>>,
     totals: Arc<ConnectionTotals>,
-    refused: Option<Outcome>,
+    refused: Option<EntryOutcome>,
     metrics: Arc<Metrics>,
 }
 
@@ -40,7 +43,7 @@ impl ConnectionTotals {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn add(&self, traffic: &Traffic) {
+    pub(crate) fn add(&self, traffic: &TrafficRecord) {
         self.sent.fetch_add(traffic.sent, Ordering::Relaxed);
         self.received.fetch_add(traffic.received, Ordering::Relaxed);
     }
@@ -55,8 +58,8 @@ impl ConnectionTotals {
         *self.recorded.lock()
     }
 
-    fn traffic(&self) -> Traffic {
-        Traffic {
+    fn traffic(&self) -> TrafficRecord {
+        TrafficRecord {
             sent: self.sent.load(Ordering::Relaxed),
             received: self.received.load(Ordering::Relaxed),
         }
@@ -65,8 +68,8 @@ impl ConnectionTotals {
 
 impl ConnectionRecord {
     /// Begins a record, or says why nothing may be relayed.
-    pub(crate) fn begin(gateway: &Gateway, client: Client) -> Result<Self, Unavailable> {
-        let entry = gateway.log.begin(audit::Connection { client, ..Default::default() })?;
+    pub(crate) fn begin(gateway: &Gateway, client: ClientRecord) -> Result<Self, Unavailable> {
+        let entry = gateway.log.begin(audit::ConnectionFacts { client, ..Default::default() })?;
         let metrics = Arc::clone(&gateway.metrics);
         Ok(Self { entry: Some(entry), totals: Arc::default(), refused: None, metrics })
     }
@@ -75,7 +78,7 @@ impl ConnectionRecord {
         self.entry.as_ref().map(Entry::id).unwrap_or_default()
     }
 
-    pub(crate) fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> ClientRecord {
         self.entry.as_ref().map(|entry| entry.client.clone()).unwrap_or_default()
     }
 
@@ -97,14 +100,14 @@ impl ConnectionRecord {
     pub(crate) fn admitted(&mut self, handling: Handling, rule: Option<Name>, policy: &Name) {
         let Some(entry) = &mut self.entry else { return };
         entry.handling = Some(handling);
-        entry.decision.verdict = Some(Verdict::Allow);
+        entry.decision.verdict = Some(VerdictRecord::Allow);
         entry.decision.reason = Some(Text::constant("allowed"));
         entry.decision.rule = rule;
         entry.decision.policy = Some(policy.clone());
     }
 
     /// TLS towards the sandbox.
-    pub(crate) fn tls(&mut self, tls: audit::Tls) {
+    pub(crate) fn tls(&mut self, tls: audit::NegotiatedTls) {
         if let Some(entry) = &mut self.entry {
             entry.tls = tls;
         }
@@ -177,16 +180,16 @@ impl ConnectionRecord {
     }
 
     /// How it ended, if nothing else is known: it was refused, or it went well.
-    pub(crate) fn outcome(&self) -> Outcome {
-        self.refused.unwrap_or(Outcome::Relayed)
+    pub(crate) fn outcome(&self) -> EntryOutcome {
+        self.refused.unwrap_or(EntryOutcome::Relayed)
     }
 
     /// Ends the record.
-    pub(crate) fn close(mut self, outcome: Outcome) {
+    pub(crate) fn close(mut self, outcome: EntryOutcome) {
         self.end(outcome);
     }
 
-    fn end(&mut self, outcome: Outcome) -> Ticket {
+    fn end(&mut self, outcome: EntryOutcome) -> Ticket {
         let Some(mut entry) = self.entry.take() else { return Ticket::default() };
         entry.traffic = self.totals.traffic();
         if !matches!(entry.handling, Some(Handling::Passthrough | Handling::Tcp)) {
@@ -201,6 +204,6 @@ impl ConnectionRecord {
 
 impl Drop for ConnectionRecord {
     fn drop(&mut self) {
-        self.end(Outcome::Abandoned);
+        self.end(EntryOutcome::Abandoned);
     }
 }

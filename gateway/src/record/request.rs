@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use audit::{Decision, Entry, ErrorChain, Failure, Long, Name, Outcome, Text, Ticket, Unavailable};
+use audit::{
+    DecisionRecord, Entry, EntryOutcome, ErrorChain, FailureRecord, Long, Name, Text, Ticket,
+    Unavailable,
+};
 use policies::{Destination, PolicyQuestion, Scheme};
 use uuid::Uuid;
 
@@ -27,7 +30,7 @@ pub(crate) struct RequestRecord {
     recorded: Ticket,
     is_opened: bool,
     /// Gone once the closing record is handed over.
-    entry: Option<Entry<audit::Request>>,
+    entry: Option<Entry<audit::RequestFacts>>,
     meter: TrafficMeter,
     totals: Arc<ConnectionTotals>,
     code: &'static str,
@@ -37,7 +40,7 @@ impl RequestRecord {
     /// Begins a record, or says why nothing may be relayed.
     pub(crate) fn begin(
         gateway: &Arc<Gateway>,
-        facts: audit::Request,
+        facts: audit::RequestFacts,
         totals: Arc<ConnectionTotals>,
     ) -> Result<Self, Unavailable> {
         let entry = gateway.log.begin(facts)?;
@@ -181,12 +184,12 @@ impl RequestRecord {
 
     /// It went through.
     pub(crate) fn relayed(mut self) {
-        self.end(Outcome::Relayed);
+        self.end(EntryOutcome::Relayed);
     }
 
     /// All of its answer is at hand, and is sent once the record is written.
     pub(crate) fn relayed_in_full(&mut self) {
-        self.end(Outcome::Relayed);
+        self.end(EntryOutcome::Relayed);
     }
 
     /// It ended before the answer began. The reply says why.
@@ -214,7 +217,7 @@ impl RequestRecord {
         self.end(refusal.outcome());
     }
 
-    fn end(&mut self, outcome: Outcome) {
+    fn end(&mut self, outcome: EntryOutcome) {
         let Some(mut entry) = self.entry.take() else { return };
         self.meter.gateway().in_flight.here().down();
         entry.traffic = self.meter.traffic();
@@ -229,12 +232,16 @@ impl RequestRecord {
 
 impl Drop for RequestRecord {
     fn drop(&mut self) {
-        self.end(Outcome::Abandoned);
+        self.end(EntryOutcome::Abandoned);
     }
 }
 
 /// Writes why something ended: as a decision of policy, or as a failure.
-pub(super) fn write_reason(decision: &mut Decision, failure: &mut Failure, refusal: &Refusal) {
+pub(super) fn write_reason(
+    decision: &mut DecisionRecord,
+    failure: &mut FailureRecord,
+    refusal: &Refusal,
+) {
     if let Some(verdict) = refusal.verdict() {
         decision.verdict = Some(verdict);
         decision.reason = Some(Text::constant(refusal.code()));
@@ -243,11 +250,11 @@ pub(super) fn write_reason(decision: &mut Decision, failure: &mut Failure, refus
             decision.rule = Some(rule.clone());
         }
     } else {
-        *failure = Failure::new(refusal.code(), ErrorChain(refusal));
+        *failure = FailureRecord::new(refusal.code(), ErrorChain(refusal));
     }
 }
 
 /// A destination, as records name it.
-pub(crate) fn destination(to: &Destination) -> audit::Destination {
-    audit::Destination::new(format_args!("{}", to.host), to.port)
+pub(crate) fn destination(to: &Destination) -> audit::DestinationRecord {
+    audit::DestinationRecord::new(format_args!("{}", to.host), to.port)
 }

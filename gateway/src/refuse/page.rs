@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use audit::{Name, Outcome, Unavailable, Verdict};
+use audit::{EntryOutcome, Name, Unavailable, VerdictRecord};
 use expect_test::expect_file;
 use policies::{Authority, HostName, Method, NotDoneYet, Reason, RequestPath};
 use uuid::Uuid;
@@ -139,7 +139,7 @@ const MEANINGS: &[(&str, &str, &str)] = &[
 
 #[test]
 fn the_page_is_what_refusals_are() {
-    let mut rows: BTreeMap<&str, (u16, String, Outcome)> = BTreeMap::new();
+    let mut rows: BTreeMap<&str, (u16, String, EntryOutcome)> = BTreeMap::new();
     for refusal in samples() {
         let reply = Reply::new(&refusal, Uuid::nil());
         let wire = reply.wire(true);
@@ -154,7 +154,7 @@ fn the_page_is_what_refusals_are() {
             panic!("say in MEANINGS what `{code}` means");
         };
         let again = match (outcome, *status) {
-            (Outcome::Failed, _) | (_, 408 | 429) => "maybe",
+            (EntryOutcome::Failed, _) | (_, 408 | 429) => "maybe",
             _ => "no",
         };
         writeln!(page, "| `{code}` | {status} | {grpc} | {again} | {meaning} | {helps} |").unwrap();
@@ -216,8 +216,8 @@ pub(super) fn samples() -> Vec<Refusal> {
         let detail = why();
         let rule = (reason == Reason::Rule).then(rule);
         let verdict = match verdict {
-            policies::Verdict::Ask => Verdict::Ask,
-            policies::Verdict::Allow | policies::Verdict::Deny => Verdict::Deny,
+            policies::Verdict::Ask => VerdictRecord::Ask,
+            policies::Verdict::Allow | policies::Verdict::Deny => VerdictRecord::Deny,
         };
         let denial = Denial { code, verdict, rule, detail, hint: None };
         all.push(Refusal::Policy(denial));

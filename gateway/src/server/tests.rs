@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use audit::Request;
+use audit::RequestFacts;
 
 use super::*;
 use crate::control::status;
@@ -20,10 +20,10 @@ async fn who_finds_nobody_at_the_control_socket_finds_the_log_closed() {
     let socket = place.path().join("run/c.sock");
     let log = server.gateway.log.clone();
     // As long as it is open, the log cannot be closed.
-    let entry = log.begin(Request::default()).expect("the log is open");
+    let entry = log.begin(RequestFacts::default()).expect("the log is open");
 
     let ending = tokio::spawn(server.drain());
-    while !matches!(log.begin(Request::default()), Err(audit::Unavailable::Closed)) {
+    while !matches!(log.begin(RequestFacts::default()), Err(audit::Unavailable::Closed)) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     status(&socket).await.expect("it answers while its log is being closed");

@@ -9,7 +9,7 @@ use crate::header_fields::is_judgeable;
 use crate::host_pattern::{HostPattern, covers};
 use crate::names::SecretName;
 use crate::policy::{PolicyNote, Secret};
-use crate::problems::{At, Source};
+use crate::problems::{Position, Source};
 use crate::query::QueryKey;
 use crate::reach::Reach;
 use crate::rule::{Carries, Methods, Paths, PortSet, Rule, RuleLocation, Shape, Websocket};
@@ -60,7 +60,7 @@ impl RuleCompiler<'_> {
         &self,
         list: RuleList,
         place: &str,
-        at: At,
+        at: Position,
         written: &WrittenRule,
     ) -> Result<(Rule, Option<PolicyNote>), Faults> {
         let bare;

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use crate::from_text::at_least_one;
 use crate::glob::FileGlob;
 use crate::host_pattern::HostPattern;
-use crate::names::{HeaderName, Name, RelativePath, SandboxPath, SecretName};
+use crate::names::{HeaderName, PlainName, RelativePath, SandboxPath, SecretName};
 use crate::units::{Cpus, Size, Span};
 use crate::yaml::{Item, Spanned};
 pub(crate) use rule::{OneOrMany, RuleFields, RuleProtocol, Unless, WrittenRule};
@@ -32,7 +32,7 @@ pub struct PolicyDocument {
     pub version: LanguageVersion,
     /// What reports call this policy; the file's name if left out.
     #[serde(default)]
-    pub name: Option<Name>,
+    pub name: Option<PlainName>,
     /// Presets (`github-read`) or files (`./team.policy.yaml`) whose rules and limits are added.
     #[serde(default)]
     pub extends: Vec<Spanned<String>>,

@@ -12,7 +12,7 @@ use crate::from_text::at_least_one;
 use crate::glob::{PathPattern, RefPattern, TextPattern};
 use crate::host_pattern::HostPattern;
 use crate::method::Method;
-use crate::names::{HeaderName, Name, SecretName};
+use crate::names::{HeaderName, PlainName, SecretName};
 use crate::python_package::PythonPackage;
 use crate::reach::AddressRange;
 
@@ -30,7 +30,7 @@ pub enum WrittenRule {
 #[schemars(rename = "Rule")]
 pub struct RuleFields {
     /// What reports call this rule; its place in the file if left out.
-    pub name: Option<Name>,
+    pub name: Option<PlainName>,
     /// A host, `*.example.com` for every name below it, or an address.
     pub host: Option<HostPattern>,
     /// One port or several; the protocol's own if left out.

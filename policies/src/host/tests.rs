@@ -195,10 +195,10 @@ fn a_text_that_is_too_long_is_refused_before_it_is_mapped() {
     let wide = |letters: usize| "\u{1d41a}".repeat(letters);
     let name = [wide(63), wide(63), wide(63), wide(61)].join("\u{ff0e}");
     let longest = format!("{name}\u{200b}");
-    assert_eq!(longest.len(), 4 * MAX_NAME_BYTES);
-    assert_eq!(HostName::parse(&longest).unwrap().as_str().len(), MAX_NAME_BYTES);
+    assert_eq!(longest.len(), 4 * MAX_HOST_BYTES);
+    assert_eq!(HostName::parse(&longest).unwrap().as_str().len(), MAX_HOST_BYTES);
     let longer = format!("{name}\u{ad}\u{ad}");
-    assert_eq!(longer.len(), 4 * MAX_NAME_BYTES + 1);
+    assert_eq!(longer.len(), 4 * MAX_HOST_BYTES + 1);
     assert_eq!(HostName::parse(&longer).unwrap_err().fault(), HostFault::Length);
 }
 

@@ -69,7 +69,7 @@ overrides: {allow: [\"*.a.example.org\"], max: {memory: 4GiB, timeout: 30m}, obs
 
 #[test]
 fn a_configurations_section_grants_what_it_says() {
-    let at = crate::At::default();
+    let at = crate::Position::default();
     let section = OverridesSection {
         observe: Some(Spanned { at, value: true }),
         ..OverridesSection::default()

@@ -45,7 +45,7 @@ impl Cpus {
 
 const WHAT: &str = "number of processors";
 const SYNTAX: &str = "a number such as `2` or `0.5`";
-const PLACES: usize = 3;
+const MAX_DECIMAL_PLACES: usize = 3;
 
 fn read(written: &str) -> Result<Cpus, UnitFault> {
     let (whole, places) = match written.split_once('.') {
@@ -57,10 +57,10 @@ fn read(written: &str) -> Result<Cpus, UnitFault> {
     if whole.is_empty() || !is_digits(whole) || !is_digits(places) {
         return Err(UnitFault::Syntax(SYNTAX));
     }
-    if places.len() > PLACES {
+    if places.len() > MAX_DECIMAL_PLACES {
         return Err(UnitFault::Syntax("at most three places after the point"));
     }
-    match format!("{whole}{places:0<PLACES$}").parse() {
+    match format!("{whole}{places:0<MAX_DECIMAL_PLACES$}").parse() {
         Ok(0) => Err(UnitFault::Zero),
         Ok(millis) => Ok(Cpus { millis }),
         Err(_) => Err(UnitFault::TooLarge),

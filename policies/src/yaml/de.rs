@@ -12,7 +12,7 @@ use serde::de::{
 
 use super::spanned;
 use super::tree::{MapKey, PathStep, YamlNode, YamlValue, boolean_hint, written};
-use crate::problems::{At, did_you_mean};
+use crate::problems::{Position, did_you_mean};
 
 pub(super) fn from_tree<T: DeserializeOwned>(tree: &YamlNode) -> Result<T, ValueError> {
     T::deserialize(NodeReader::of(tree))
@@ -23,7 +23,7 @@ pub(super) fn from_tree<T: DeserializeOwned>(tree: &YamlNode) -> Result<T, Value
 #[error("{message}")]
 pub(super) struct ValueError {
     pub(super) message: String,
-    pub(super) at: At,
+    pub(super) at: Position,
     pub(super) steps: Vec<PathStep>,
     /// The value is unusable only because a part of it was set aside before:
     /// nothing new to report.
@@ -45,7 +45,7 @@ impl ValueError {
     }
 
     fn new(message: String, kind: ValueErrorKind) -> Self {
-        let at = At::default();
+        let at = Position::default();
         Self { message, at, steps: Vec::new(), follows_from_another: false, placed: false, kind }
     }
 
@@ -353,7 +353,7 @@ impl<'de> MapAccess<'de> for ItemFields<'_> {
         &mut self,
         seed: S,
     ) -> Result<S::Value, ValueError> {
-        let At { line, column, width } = self.node.at;
+        let Position { line, column, width } = self.node.at;
         let number = |number: usize| -> de::value::UsizeDeserializer<ValueError> {
             de::IntoDeserializer::into_deserializer(number)
         };

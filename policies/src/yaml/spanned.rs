@@ -10,19 +10,19 @@ use std::marker::PhantomData;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 
-use crate::problems::At;
+use crate::problems::Position;
 
 /// Remembers where a value was written, for checks that span several fields.
 #[derive(Clone, Debug)]
 pub struct Spanned<T> {
-    pub at: At,
+    pub at: Position,
     pub value: T,
 }
 
 /// One of several, such as a rule in a list.
 #[derive(Clone, Debug)]
 pub struct Item<T> {
-    pub at: At,
+    pub at: Position,
     /// Its number in the list as written, from zero.
     pub index: usize,
     /// Nothing in it was set aside: what it does not say was not written.
@@ -68,7 +68,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ItemVisitor<T> {
         let [line, column, width, index, whole] = numbers;
         map.next_key::<String>()?;
         let value = map.next_value()?;
-        Ok(Item { at: At { line, column, width }, index, whole: whole == 1, value })
+        Ok(Item { at: Position { line, column, width }, index, whole: whole == 1, value })
     }
 }
 

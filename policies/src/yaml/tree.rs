@@ -9,11 +9,11 @@ use std::collections::hash_map::Entry::{Occupied, Vacant};
 use granit_parser::{Event, Marker, Parser, ScalarStyle, Span};
 
 use super::MAX_PROBLEMS;
-use crate::problems::{At, Problem, Problems, Source, did_you_mean};
+use crate::problems::{Position, Problem, Problems, Source, did_you_mean};
 
 #[derive(Debug)]
 pub(super) struct YamlNode {
-    pub(super) at: At,
+    pub(super) at: Position,
     pub(super) value: YamlValue,
 }
 
@@ -32,7 +32,7 @@ pub(super) enum YamlValue {
 
 #[derive(Debug)]
 pub(super) struct MapKey {
-    pub(super) at: At,
+    pub(super) at: Position,
     pub(super) text: String,
 }
 
@@ -126,12 +126,12 @@ struct TreeBuilder<'s> {
 /// A list or a mapping whose end has not been seen.
 enum OpenCollection {
     RuleList {
-        at: At,
+        at: Position,
         items: Vec<YamlNode>,
         refused: bool,
     },
     Map {
-        at: At,
+        at: Position,
         entries: Vec<(MapKey, YamlNode)>,
         /// The line of each key so far.
         seen: HashMap<String, usize>,
@@ -249,7 +249,7 @@ impl TreeBuilder<'_> {
         }
     }
 
-    fn refuse_extras(&mut self, at: At, anchored: bool, tagged: bool) -> bool {
+    fn refuse_extras(&mut self, at: Position, anchored: bool, tagged: bool) -> bool {
         if anchored {
             self.problem(
                 at,
@@ -262,7 +262,7 @@ impl TreeBuilder<'_> {
         anchored || tagged
     }
 
-    fn problem(&mut self, at: At, message: &str) {
+    fn problem(&mut self, at: Position, message: &str) {
         let path = self.path();
         let problem: Problem = self.source.problem(at, path, message);
         self.problems.push(problem);
@@ -285,7 +285,7 @@ impl TreeBuilder<'_> {
 }
 
 /// A node where a key stands, and what is wrong with it as a key.
-fn as_key(node: YamlNode) -> (PendingKey, Option<(At, &'static str)>) {
+fn as_key(node: YamlNode) -> (PendingKey, Option<(Position, &'static str)>) {
     let at = node.at;
     let fault = match node.value {
         YamlValue::Text(text) if text != "<<" => {
@@ -349,12 +349,12 @@ pub(super) fn boolean_hint(text: &str) -> Option<&'static str> {
     }
 }
 
-fn place(start: &Marker, end: &Marker) -> At {
+fn place(start: &Marker, end: &Marker) -> Position {
     let width = if end.line() == start.line() { end.col().saturating_sub(start.col()) } else { 1 };
-    At { line: start.line(), column: start.col() + 1, width: width.max(1) }
+    Position { line: start.line(), column: start.col() + 1, width: width.max(1) }
 }
 
-const START: At = At { line: 1, column: 1, width: 1 };
+const START: Position = Position { line: 1, column: 1, width: 1 };
 
 /// A policy of five thousand rules takes about half a mebibyte.
 const MAX_DOCUMENT_BYTES: usize = 4 << 20;

@@ -66,7 +66,7 @@ async fn main() -> anyhow::Result<()> {
 
     let state = environment.state().expect("it was set");
     let evidence = RunFolder::open(&state_folder::runs(&state), handle.run.as_str())?;
-    let key = audit::Key::load(&state_folder::key(&state))?;
+    let key = audit::SigningKey::load(&state_folder::key(&state))?;
     let verified = audit::verify(evidence.path(), &[key.public()])?;
     println!("sealed and verified: {}", verified.seal.is_some());
     print!("{}", fs::read_to_string(evidence.transcript())?);

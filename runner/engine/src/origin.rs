@@ -22,9 +22,9 @@ pub struct Origin {
 
 impl Origin {
     /// The same, for a log that we write ourselves.
-    pub fn recorded(&self) -> audit::Origin {
+    pub fn recorded(&self) -> audit::LogOrigin {
         let Self { user, host, project, backend, version } = self;
-        audit::Origin {
+        audit::LogOrigin {
             user: Some(user.as_str().into()),
             host: Some(host.as_str().into()),
             project: project.as_ref().map(|path| format_args!("{}", path.display()).into()),

@@ -258,7 +258,7 @@ impl Unsealed {
 /// Cuts off a line that its writer did not finish, since a log with one cannot be
 /// sealed; the log says so itself. A log that only breaks off is left as it is.
 async fn mend_log(run: &RunId, evidence: &RunFolder) -> anyhow::Result<()> {
-    let folder = evidence.path().join(audit::segment::WITH_GATEWAY);
+    let folder = evidence.path().join(audit::segment::GATEWAY_FOLDER);
     if !folder.is_dir() {
         return Ok(());
     }
@@ -337,7 +337,7 @@ mod tests {
             let record: Record = evidence.read_run().unwrap();
             let outcome = record.outcome.as_ref().map(Outcome::kind);
             assert_eq!(outcome, Some("lost"), "{record:?}");
-            let key = audit::Key::load(&state_folder::key(home.path())).unwrap();
+            let key = audit::SigningKey::load(&state_folder::key(home.path())).unwrap();
             let verified = audit::verify(evidence.path(), &[key.public()]).unwrap();
             assert!(verified.seal.is_some());
             assert_eq!(verified.log.unwrap().recovered, u64::from(!torn.is_empty()));

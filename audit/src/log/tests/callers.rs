@@ -28,7 +28,7 @@ fn hourly() -> Options {
 }
 
 fn one_record(log: &Log) -> Ticket {
-    log.begin(Request::default()).unwrap().close(Outcome::Relayed)
+    log.begin(RequestFacts::default()).unwrap().close(EntryOutcome::Relayed)
 }
 
 fn poll_once(log: &Log, ticket: Ticket) -> Poll<Result<(), Unavailable>> {
@@ -207,9 +207,9 @@ fn a_log_is_idle_when_nothing_is_open_or_queued() {
     let log = unattended(dir.path(), &hourly(), |folder| folder, None);
     let shared = &log.inner.shared;
     assert!(shared.is_idle());
-    let entry = log.begin(Request::default()).unwrap();
+    let entry = log.begin(RequestFacts::default()).unwrap();
     assert!(!shared.is_idle(), "it is open");
-    let ticket = entry.close(Outcome::Relayed);
+    let ticket = entry.close(EntryOutcome::Relayed);
     assert!(!shared.is_idle(), "it is queued");
     assert_eq!(poll_once(&log, ticket), Poll::Ready(Ok(())));
     assert!(shared.is_idle());

@@ -18,8 +18,8 @@ fn a_full_disk_stops_traffic_and_nothing_is_forgotten() {
         let (log, _) = Log::open_through(dir.path(), options, disk.wrap()).unwrap();
         let mut submitted = 0;
         let why = loop {
-            match log.begin(Request::default()) {
-                Ok(entry) => entry.close(Outcome::Relayed),
+            match log.begin(RequestFacts::default()) {
+                Ok(entry) => entry.close(EntryOutcome::Relayed),
                 Err(Unavailable::Full { .. }) => continue,
                 Err(why) => break why,
             };
@@ -40,12 +40,12 @@ async fn a_failed_sync_is_told_to_whoever_waits_and_ends_the_log() {
     let dir = private_dir();
     let disk = Disk { syncs: Arc::new(1.into()), ..Disk::with_room_for(u64::MAX) };
     let (log, _) = Log::open_through(dir.path(), Options::new("run-1"), disk.wrap()).unwrap();
-    let mut entry = log.begin(Request::default()).unwrap();
+    let mut entry = log.begin(RequestFacts::default()).unwrap();
     let why = entry.opened().await.unwrap_err();
     expect!["the audit log cannot sync to disk: no sync today"].assert_eq(&why.to_string());
     assert_eq!(entry.opened().await.unwrap_err(), why);
-    entry.close(Outcome::Failed);
-    assert_eq!(log.begin(Request::default()).unwrap_err(), why);
+    entry.close(EntryOutcome::Failed);
+    assert_eq!(log.begin(RequestFacts::default()).unwrap_err(), why);
     assert_eq!(log.health().unwritten, 1, "the first line is in the file, for what that is worth");
 }
 
@@ -77,7 +77,7 @@ async fn a_writer_that_panics_leaves_an_unavailable_log() {
     }
     let why = why.unwrap();
     assert!(matches!(why, Unavailable::Failed { step: WriterStep::Run, .. }), "{why}");
-    assert_eq!(log.begin(Request::default()).unwrap_err(), why);
+    assert_eq!(log.begin(RequestFacts::default()).unwrap_err(), why);
     assert!(log.health().unwritten > 0);
 }
 
@@ -87,7 +87,7 @@ fn short_writes_are_finished() {
     let disk = Disk { largest: 7, ..Disk::with_room_for(u64::MAX) };
     let (log, _) = Log::open_through(dir.path(), Options::new("run-1"), disk.wrap()).unwrap();
     for _ in 0..20 {
-        log.begin(Request::default()).unwrap().close(Outcome::Relayed);
+        log.begin(RequestFacts::default()).unwrap().close(EntryOutcome::Relayed);
     }
     log.close_blocking().unwrap();
     assert_eq!(events(dir.path()).len(), 22);

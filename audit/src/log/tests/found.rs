@@ -37,7 +37,7 @@ fn a_torn_last_line_is_cut_and_reported_in_the_log() {
             EventKind::LogClosed,
         ]
     );
-    assert_eq!(events[3].what, What::Recovered(recovered));
+    assert_eq!(events[3].what, EventBody::Recovered(recovered));
 
     let (_log, opening) = Log::open(dir.path(), Options::new("run-1")).unwrap();
     assert!(opening.previous.unwrap().closed);
@@ -66,7 +66,9 @@ fn what_a_log_says_of_itself_is_so() {
     let started: Vec<_> = events
         .iter()
         .filter_map(|event| match &event.what {
-            What::LogStarted(it) => Some((it.writer.as_str(), it.previous_seq, it.previous_closed)),
+            EventBody::LogStarted(it) => {
+                Some((it.writer.as_str(), it.previous_seq, it.previous_closed))
+            }
             _ => None,
         })
         .collect();
@@ -75,7 +77,7 @@ fn what_a_log_says_of_itself_is_so() {
     let closed: Vec<_> = events
         .iter()
         .filter_map(|event| match &event.what {
-            What::LogClosed(it) => Some((event.seq, it.lines)),
+            EventBody::LogClosed(it) => Some((event.seq, it.lines)),
             _ => None,
         })
         .collect();
@@ -85,7 +87,7 @@ fn what_a_log_says_of_itself_is_so() {
     let continued: Vec<_> = events
         .iter()
         .filter_map(|event| match &event.what {
-            What::SegmentStarted(it) => Some((it.previous.to_string(), it.previous_sha256)),
+            EventBody::SegmentStarted(it) => Some((it.previous.to_string(), it.previous_sha256)),
             _ => None,
         })
         .collect();
@@ -104,7 +106,7 @@ fn a_log_that_has_its_size_says_which_and_how_much_it_has() {
     runtime.block_on(log.record_safely(Operator::default())).unwrap();
     log.close_blocking().unwrap();
     let events = events(dir.path());
-    let What::Limit(limit) = &events[2].what else { panic!("{events:?}") };
+    let EventBody::Limit(limit) = &events[2].what else { panic!("{events:?}") };
     let text = fs::read_to_string(dir.path().join("audit.jsonl")).unwrap();
     let before: usize = text.split_inclusive('\n').take(2).map(str::len).sum();
     assert_eq!((limit.name.as_str(), limit.value), ("audit", 100));

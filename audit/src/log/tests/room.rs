@@ -43,10 +43,10 @@ impl Sink for SmallDisk {
 fn fill(log: &Log) -> (Vec<Uuid>, Unavailable) {
     let mut ids = Vec::new();
     loop {
-        match log.begin(Request::default()) {
+        match log.begin(RequestFacts::default()) {
             Ok(entry) => {
                 ids.push(entry.id());
-                entry.close(Outcome::Relayed);
+                entry.close(EntryOutcome::Relayed);
             }
             Err(Unavailable::Full { .. }) => thread::yield_now(),
             Err(why) => return (ids, why),
@@ -66,7 +66,7 @@ fn service_resumes_when_there_is_room_and_no_line_is_missing() {
     for room in (700..1400).step_by(97) {
         let dir = private_dir();
         let (log, left) = on_a_disk(dir.path(), room, Options::new("run-1"));
-        let open_before = log.begin(Connection::default()).unwrap();
+        let open_before = log.begin(ConnectionFacts::default()).unwrap();
         let (mut ids, why) = fill(&log);
         assert_eq!(
             why.to_string(),
@@ -74,15 +74,15 @@ fn service_resumes_when_there_is_room_and_no_line_is_missing() {
         );
         let connection = open_before.id();
         // What was open may end meanwhile: it has its place.
-        open_before.close(Outcome::Relayed);
-        assert_eq!(log.begin(Request::default()).unwrap_err(), why);
-        assert_eq!(log.record(Limit::default()).unwrap_err(), why);
+        open_before.close(EntryOutcome::Relayed);
+        assert_eq!(log.begin(RequestFacts::default()).unwrap_err(), why);
+        assert_eq!(log.record(LimitEvent::default()).unwrap_err(), why);
 
         left.store(u64::MAX, Ordering::SeqCst);
         wait_until_available(&log);
-        let entry = log.begin(Request::default()).unwrap();
+        let entry = log.begin(RequestFacts::default()).unwrap();
         ids.extend([entry.id(), connection]);
-        entry.close(Outcome::Relayed);
+        entry.close(EntryOutcome::Relayed);
         log.close_blocking().unwrap();
 
         let verified = crate::verify(dir.path(), &[]).unwrap().log.unwrap();
@@ -93,7 +93,7 @@ fn service_resumes_when_there_is_room_and_no_line_is_missing() {
         let resumed: Vec<_> = events
             .iter()
             .filter_map(|event| match &event.what {
-                What::LogResumed(resumed) => Some(resumed),
+                EventBody::LogResumed(resumed) => Some(resumed),
                 _ => None,
             })
             .collect();
@@ -153,7 +153,7 @@ async fn what_was_waited_for_is_answered_when_there_is_room() {
     let options =
         Options { sync: SyncPolicy::Awaited(Duration::from_secs(3600)), ..Options::new("r") };
     let (log, left) = on_a_disk(dir.path(), 700, options);
-    let mut entry = log.begin(Request::default()).unwrap();
+    let mut entry = log.begin(RequestFacts::default()).unwrap();
     entry.http.path = Some("/".repeat(700).into());
     let ticket = entry.open();
     let mut written = Box::pin(log.written(ticket));
@@ -166,7 +166,7 @@ async fn what_was_waited_for_is_answered_when_there_is_room() {
     left.store(u64::MAX, Ordering::SeqCst);
     written.await.unwrap();
     entry.opened().await.unwrap();
-    entry.close(Outcome::Relayed);
+    entry.close(EntryOutcome::Relayed);
     assert_eq!(log.close().await.unwrap().seq, 5);
     assert_eq!(
         kinds(dir.path()),
@@ -189,15 +189,15 @@ fn a_segment_that_finds_no_room_is_begun_when_there_is_some() {
     let length = |dir: &Path| fs::metadata(dir.join("audit.jsonl")).map_or(0, |file| file.len());
     let room = 600 - length(dir.path());
     left.store(room, Ordering::SeqCst);
-    let mut entry = log.begin(Request::default()).unwrap();
+    let mut entry = log.begin(RequestFacts::default()).unwrap();
     entry.http.path = Some("x".repeat(600).into());
-    entry.close(Outcome::Relayed);
+    entry.close(EntryOutcome::Relayed);
     while log.health().unavailable.is_none() {
         thread::yield_now();
     }
     left.store(u64::MAX, Ordering::SeqCst);
     wait_until_available(&log);
-    log.begin(Request::default()).unwrap().close(Outcome::Relayed);
+    log.begin(RequestFacts::default()).unwrap().close(EntryOutcome::Relayed);
     log.close_blocking().unwrap();
     let verified = crate::verify(dir.path(), &[]).unwrap().log.unwrap();
     assert!(verified.segments >= 2 && verified.closed, "{verified:?}");

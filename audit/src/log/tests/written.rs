@@ -58,7 +58,7 @@ fn a_closing_record_is_in_the_file_when_the_wait_is_over() {
     let (log, _) = Log::open(dir.path(), as_the_gateway()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     for n in 0..200 {
-        let mut entry = log.begin(Request::default()).unwrap();
+        let mut entry = log.begin(RequestFacts::default()).unwrap();
         entry.http.path = Some(format_args!("/{n}").into());
         let id = entry.id();
         if n % 3 == 0 {
@@ -67,7 +67,7 @@ fn a_closing_record_is_in_the_file_when_the_wait_is_over() {
             runtime.block_on(log.written(opened)).unwrap();
             assert_eq!(events(dir.path()).last().unwrap().id, id);
         }
-        let closed = entry.close(Outcome::Relayed);
+        let closed = entry.close(EntryOutcome::Relayed);
         runtime.block_on(log.written(closed)).unwrap();
         let last = events(dir.path()).pop().unwrap();
         assert_eq!((last.id, last.what.kind()), (id, EventKind::Request));
@@ -92,14 +92,14 @@ fn nothing_is_written_before_it_is_and_everybody_is_woken_after() {
     let (log, _) =
         Log::open_through(dir.path(), as_the_gateway(), |folder| Gated(folder, sink)).unwrap();
     // The writer's thread knows by then when to sync, and sleeps for an hour.
-    let earlier = log.begin(Request::default()).unwrap().close(Outcome::Relayed);
+    let earlier = log.begin(RequestFacts::default()).unwrap().close(EntryOutcome::Relayed);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(log.written(earlier)).unwrap();
     gate.set(true);
 
     // One caller is held in the middle of its write.
-    let entry = log.begin(Request::default()).unwrap();
-    let first = entry.close(Outcome::Relayed);
+    let entry = log.begin(RequestFacts::default()).unwrap();
+    let first = entry.close(EntryOutcome::Relayed);
     let writing = {
         let log = log.clone();
         thread::spawn(move || {
@@ -111,7 +111,7 @@ fn nothing_is_written_before_it_is_and_everybody_is_woken_after() {
         thread::yield_now();
     }
     // Others do not block; they wait.
-    let second = log.begin(Request::default()).unwrap().close(Outcome::Relayed);
+    let second = log.begin(RequestFacts::default()).unwrap().close(EntryOutcome::Relayed);
     assert!(poll_once(&log, first).is_pending());
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(Arc::clone(&woken));
@@ -143,11 +143,11 @@ fn many_threads_that_wait_each_find_their_record_written() {
             thread::spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
                 for n in 0..EACH {
-                    let mut entry = log.begin(Request::default()).unwrap();
+                    let mut entry = log.begin(RequestFacts::default()).unwrap();
                     if n % 50 == 0 {
                         runtime.block_on(entry.opened()).unwrap();
                     }
-                    let ticket = entry.close(Outcome::Relayed);
+                    let ticket = entry.close(EntryOutcome::Relayed);
                     runtime.block_on(log.written(ticket)).unwrap();
                     assert!(log.inner.shared.queue.is_written(ticket));
                 }
@@ -167,8 +167,8 @@ fn many_threads_that_wait_each_find_their_record_written() {
 fn a_record_that_will_never_be_written_is_told() {
     let dir = private_dir();
     let (log, _) = Log::open(dir.path(), as_the_gateway()).unwrap();
-    let entry = log.begin(Request::default()).unwrap();
-    let closed = entry.close(Outcome::Relayed);
+    let entry = log.begin(RequestFacts::default()).unwrap();
+    let closed = entry.close(EntryOutcome::Relayed);
     log.close_blocking().unwrap();
     assert_eq!(poll_once(&log, closed), Poll::Ready(Ok(())), "it was written before the end");
     assert_eq!(poll_once(&log, Ticket::default()), Poll::Ready(Ok(())), "nothing to wait for");
@@ -176,7 +176,7 @@ fn a_record_that_will_never_be_written_is_told() {
     let dir = private_dir();
     let (log, _) =
         Log::open_through(dir.path(), as_the_gateway(), |folder| Panicking(folder, false)).unwrap();
-    let lost = log.begin(Request::default()).unwrap().close(Outcome::Relayed);
+    let lost = log.begin(RequestFacts::default()).unwrap().close(EntryOutcome::Relayed);
     let writer = log.clone();
     let panicked = thread::spawn(move || poll_once(&writer, lost)).join();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -185,7 +185,7 @@ fn a_record_that_will_never_be_written_is_told() {
         matches!(describe, Err(Unavailable::Failed { step: WriterStep::Run, .. })),
         "{describe:?}"
     );
-    assert!(log.begin(Request::default()).is_err());
+    assert!(log.begin(RequestFacts::default()).is_err());
     // By the caller, or by the writer's thread if that came first.
     drop(panicked);
 }

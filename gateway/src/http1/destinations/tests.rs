@@ -1,4 +1,4 @@
-use audit::{Client, WayIn};
+use audit::{ClientRecord, WayIn};
 
 use super::*;
 use crate::http_version::HttpVersion;
@@ -27,7 +27,7 @@ fn asked<'h>(target: &'h str, headers: &'h Fields) -> RawRequest<'h> {
 
 /// Whether the second of two requests is judged in the context of the first.
 fn shares_context(gateway: &Arc<Gateway>, first: &str, second: &str) -> bool {
-    let client = Client::new(([127, 0, 0, 1], 9).into(), WayIn::Proxy);
+    let client = ClientRecord::new(([127, 0, 0, 1], 9).into(), WayIn::Proxy);
     let mut record = ConnectionRecord::begin(gateway, client).unwrap();
     let mut origin = Destinations::per_request(gateway, &mut record, true);
     let headers = Fields::default();
@@ -54,7 +54,7 @@ async fn a_context_is_for_one_scheme_and_one_destination() {
 #[tokio::test]
 async fn a_context_is_for_one_policy() {
     let stage = Stage::new(POLICY);
-    let client = Client::new(([127, 0, 0, 1], 9).into(), WayIn::Proxy);
+    let client = ClientRecord::new(([127, 0, 0, 1], 9).into(), WayIn::Proxy);
     let mut record = ConnectionRecord::begin(&stage.gateway, client).unwrap();
     let mut origin = Destinations::per_request(&stage.gateway, &mut record, true);
     let headers = Fields::default();

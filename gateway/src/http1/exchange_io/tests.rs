@@ -26,7 +26,7 @@ impl Scene {
     /// With the upstream's end of its wire.
     async fn new(stage: &Stage) -> (Self, TcpStream) {
         let (ours, theirs) = wire().await;
-        let facts = audit::Request::default();
+        let facts = audit::RequestFacts::default();
         let record =
             RequestRecord::begin(&stage.gateway, facts, Arc::new(ConnectionTotals::default()))
                 .unwrap();

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use audit::{Client, WayIn};
+use audit::{ClientRecord, WayIn};
 use tokio::io::{DuplexStream, ReadBuf, duplex};
 use tokio::time::timeout;
 
@@ -16,7 +16,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Waits for a head, as a connection in the clear does.
 async fn wait_for_head(stage: &Stage, io: &mut DuplexStream) -> Result<bool, Refusal> {
     let gateway = &stage.gateway;
-    let client = Client::new(([127, 0, 0, 1], 9).into(), WayIn::Proxy);
+    let client = ClientRecord::new(([127, 0, 0, 1], 9).into(), WayIn::Proxy);
     let mut record = ConnectionRecord::begin(gateway, client).unwrap();
     let source = Destinations::per_request(gateway, &mut record, true);
     let (mut deadlines, mut head) = (ExchangeDeadlines::new(gateway), RequestHead::default());

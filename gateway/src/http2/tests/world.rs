@@ -124,12 +124,12 @@ async fn connect(gateway: &Arc<Gateway>) -> (SendRequest<Bytes>, Wire) {
 pub(super) fn plug_in(gateway: &Arc<Gateway>) -> (DuplexStream, JoinHandle<Result<(), Refusal>>) {
     let to = Destination::parse("allowed.test:443").unwrap();
     let permit = admit(&gateway.policy, &to).unwrap().permit;
-    let record = ConnectionRecord::begin(gateway, audit::Client::default()).unwrap();
+    let record = ConnectionRecord::begin(gateway, audit::ClientRecord::default()).unwrap();
     let ctx = ConnectionContext::new(Ok(&permit), gateway, Scheme::Https, to, &record);
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let serving = tokio::spawn(async move {
         let ended = super::super::serve(ours, Arc::new(ctx), answer_http2).await;
-        record.close(audit::Outcome::Relayed);
+        record.close(audit::EntryOutcome::Relayed);
         ended
     });
     (theirs, serving)

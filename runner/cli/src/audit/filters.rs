@@ -1,7 +1,7 @@
 //! Which events a verb shows.
 
-use audit::search::{HostFilter, Query, StatusFilter};
-use audit::{EventKind, Time, Verdict};
+use audit::search::{HostFilter, SearchQuery, StatusFilter};
+use audit::{EventKind, Time, VerdictRecord};
 use clap::Args;
 use jiff::Timestamp;
 use policies::{Size, Span};
@@ -23,7 +23,7 @@ pub(super) struct Filters {
     host: Option<HostFilter>,
     /// With this verdict: allow, ask, deny or would_deny.
     #[arg(long, value_name = "VERDICT", value_parser = verdict, env = "SLUICE_AUDIT_VERDICT", hide_env_values = true)]
-    verdict: Option<Verdict>,
+    verdict: Option<VerdictRecord>,
     /// Decided by this rule.
     #[arg(long, value_name = "RULE", env = "SLUICE_AUDIT_RULE", hide_env_values = true)]
     rule: Option<String>,
@@ -55,8 +55,8 @@ impl Filters {
         !self.kind.is_empty()
     }
 
-    pub(super) fn query(&self, text: Option<&str>) -> Query {
-        Query {
+    pub(super) fn query(&self, text: Option<&str>) -> SearchQuery {
+        SearchQuery {
             since: self.since,
             until: self.until,
             host: self.host.clone(),
@@ -69,13 +69,14 @@ impl Filters {
             min_sent: self.min_sent.map(Size::bytes),
             min_received: self.min_received.map(Size::bytes),
             text: text.map(str::to_owned),
-            ..Query::default()
+            ..SearchQuery::default()
         }
     }
 }
 
-fn verdict(written: &str) -> Result<Verdict, String> {
-    let all = [Verdict::Allow, Verdict::Ask, Verdict::Deny, Verdict::WouldDeny];
+fn verdict(written: &str) -> Result<VerdictRecord, String> {
+    let all =
+        [VerdictRecord::Allow, VerdictRecord::Ask, VerdictRecord::Deny, VerdictRecord::WouldDeny];
     let found = all.into_iter().find(|verdict| verdict.as_str() == written);
     found.ok_or_else(|| "write allow, ask, deny or would_deny".to_owned())
 }

@@ -11,8 +11,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use audit::event::{Connection, Handling, Outcome};
-use audit::{Event, RunName, What};
+use audit::event::{ConnectionFacts, EntryOutcome, Handling};
+use audit::{Event, EventBody, RunName};
 use uuid::Uuid;
 
 /// A name that is asked for is connected to within this time, or not at all.
@@ -33,45 +33,47 @@ enum OwnRow {
     Never,
 }
 
-fn own_row(what: &What) -> OwnRow {
+fn own_row(what: &EventBody) -> OwnRow {
     match what {
-        What::Connection(it) => of_connection(it),
-        What::Dns(it) if it.outcome == Outcome::Refused => OwnRow::IfNoHostFollows,
-        What::Dns(it) if it.outcome == Outcome::Relayed => OwnRow::Never,
-        What::Opened(_) => OwnRow::IfNotClosed,
-        What::LogClosed(_) | What::LogStarted(_) | What::SegmentStarted(_) => OwnRow::Never,
+        EventBody::Connection(it) => of_connection(it),
+        EventBody::Dns(it) if it.outcome == EntryOutcome::Refused => OwnRow::IfNoHostFollows,
+        EventBody::Dns(it) if it.outcome == EntryOutcome::Relayed => OwnRow::Never,
+        EventBody::Opened(_) => OwnRow::IfNotClosed,
+        EventBody::LogClosed(_) | EventBody::LogStarted(_) | EventBody::SegmentStarted(_) => {
+            OwnRow::Never
+        }
         // Every run ends so.
-        What::Operator(it) if it.accepted && it.action == "drain" => OwnRow::Never,
-        What::Dns(_)
-        | What::Finding(_)
-        | What::Hold(_)
-        | What::Limit(_)
-        | What::LogResumed(_)
-        | What::Operator(_)
-        | What::PolicyLoaded(_)
-        | What::PolicyRefused(_)
-        | What::Recovered(_)
-        | What::Request(_)
-        | What::RunEnded(_)
-        | What::RunStarted(_) => OwnRow::Always,
+        EventBody::Operator(it) if it.accepted && it.action == "drain" => OwnRow::Never,
+        EventBody::Dns(_)
+        | EventBody::Finding(_)
+        | EventBody::Hold(_)
+        | EventBody::Limit(_)
+        | EventBody::LogResumed(_)
+        | EventBody::Operator(_)
+        | EventBody::PolicyLoaded(_)
+        | EventBody::PolicyRefused(_)
+        | EventBody::Recovered(_)
+        | EventBody::Request(_)
+        | EventBody::RunEnded(_)
+        | EventBody::RunStarted(_) => OwnRow::Always,
     }
 }
 
 /// A tunnel has no requests to tell of it; a refused request may have been too
 /// broken for a record of its own.
-fn of_connection(connection: &Connection) -> OwnRow {
+fn of_connection(connection: &ConnectionFacts) -> OwnRow {
     let is_tunnel = matches!(connection.handling, Some(Handling::Passthrough | Handling::Tcp));
     let has_requests = connection.requests.is_some_and(|count| count > 0);
     match connection.outcome {
         _ if is_tunnel => OwnRow::Always,
-        Outcome::Refused => OwnRow::IfNoRequestToldOfIt,
-        Outcome::Abandoned | Outcome::Failed if !has_requests => OwnRow::Always,
-        Outcome::Abandoned | Outcome::Failed | Outcome::Relayed => OwnRow::Never,
+        EntryOutcome::Refused => OwnRow::IfNoRequestToldOfIt,
+        EntryOutcome::Abandoned | EntryOutcome::Failed if !has_requests => OwnRow::Always,
+        EntryOutcome::Abandoned | EntryOutcome::Failed | EntryOutcome::Relayed => OwnRow::Never,
     }
 }
 
 /// Whether a line has a row where nobody knows what follows.
-pub(super) fn has_row_now(what: &What) -> bool {
+pub(super) fn has_row_now(what: &EventBody) -> bool {
     !matches!(own_row(what), OwnRow::IfNotClosed | OwnRow::Never)
 }
 
@@ -145,27 +147,27 @@ impl OneRowEach {
 }
 
 /// The connection of a refused request.
-fn refused_on(what: &What) -> Option<Uuid> {
+fn refused_on(what: &EventBody) -> Option<Uuid> {
     match what {
-        What::Request(it) if it.outcome == Outcome::Refused => it.connection,
+        EventBody::Request(it) if it.outcome == EntryOutcome::Refused => it.connection,
         _ => None,
     }
 }
 
 /// The refused name, if this is a question for one.
-fn asked_for(what: &What) -> Option<&str> {
+fn asked_for(what: &EventBody) -> Option<&str> {
     match what {
-        What::Dns(it) if it.outcome == Outcome::Refused => {
+        EventBody::Dns(it) if it.outcome == EntryOutcome::Refused => {
             it.name.as_ref().map(|name| name.as_str().trim_end_matches('.'))
         }
         _ => None,
     }
 }
 
-fn host(what: &What) -> Option<&str> {
+fn host(what: &EventBody) -> Option<&str> {
     let destination = match what {
-        What::Connection(it) => &it.destination,
-        What::Request(it) => &it.destination,
+        EventBody::Connection(it) => &it.destination,
+        EventBody::Request(it) => &it.destination,
         _ => return None,
     };
     destination.host.as_ref().map(|host| host.as_str())
@@ -173,12 +175,12 @@ fn host(what: &What) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use audit::event::{Destination, Dns, LogStarted, Opened};
-    use audit::{Digest, Request};
+    use audit::event::{DestinationRecord, DnsFacts, LogStarted, OpenedEvent};
+    use audit::{Digest, RequestFacts};
 
     use super::*;
 
-    fn event(second: u32, id: u128, what: What) -> Event {
+    fn event(second: u32, id: u128, what: EventBody) -> Event {
         Event {
             v: 1,
             seq: u64::from(second),
@@ -190,28 +192,35 @@ mod tests {
         }
     }
 
-    fn dns(name: &str, outcome: Outcome) -> What {
-        What::Dns(Box::new(Dns { name: Some(name.into()), outcome, ..Dns::default() }))
-    }
-
-    fn request(host: &str) -> What {
-        let destination = Destination::new(host, 443);
-        What::Request(Box::new(Request { destination, ..Request::default() }))
-    }
-
-    fn connection(host: &str, outcome: Outcome, requests: u64) -> What {
-        let destination = Destination::new(host, 443);
-        let requests = Some(requests);
-        What::Connection(Box::new(Connection {
-            destination,
+    fn dns(name: &str, outcome: EntryOutcome) -> EventBody {
+        EventBody::Dns(Box::new(DnsFacts {
+            name: Some(name.into()),
             outcome,
-            requests,
-            ..Connection::default()
+            ..DnsFacts::default()
         }))
     }
 
-    fn opened() -> What {
-        What::Opened(Box::new(Opened { opens: "request".into(), ..Opened::default() }))
+    fn request(host: &str) -> EventBody {
+        let destination = DestinationRecord::new(host, 443);
+        EventBody::Request(Box::new(RequestFacts { destination, ..RequestFacts::default() }))
+    }
+
+    fn connection(host: &str, outcome: EntryOutcome, requests: u64) -> EventBody {
+        let destination = DestinationRecord::new(host, 443);
+        let requests = Some(requests);
+        EventBody::Connection(Box::new(ConnectionFacts {
+            destination,
+            outcome,
+            requests,
+            ..ConnectionFacts::default()
+        }))
+    }
+
+    fn opened() -> EventBody {
+        EventBody::Opened(Box::new(OpenedEvent {
+            opens: "request".into(),
+            ..OpenedEvent::default()
+        }))
     }
 
     /// The ids of the rows, in their order.
@@ -226,11 +235,11 @@ mod tests {
     #[test]
     fn a_request_has_one_row_out_of_four_lines() {
         let lines = vec![
-            event(1, 1, What::LogStarted(LogStarted::default())),
-            event(2, 2, dns("a.example", Outcome::Relayed)),
+            event(1, 1, EventBody::LogStarted(LogStarted::default())),
+            event(2, 2, dns("a.example", EntryOutcome::Relayed)),
             event(3, 3, opened()),
             event(4, 3, request("a.example")),
-            event(5, 4, connection("a.example", Outcome::Relayed, 1)),
+            event(5, 4, connection("a.example", EntryOutcome::Relayed, 1)),
         ];
         assert_eq!(rows(lines), [3]);
     }
@@ -238,9 +247,9 @@ mod tests {
     #[test]
     fn a_refused_host_has_one_row_although_its_name_was_refused_too() {
         let lines = vec![
-            event(1, 1, dns("bad.example.", Outcome::Refused)),
+            event(1, 1, dns("bad.example.", EntryOutcome::Refused)),
             event(1, 2, request("good.example")),
-            event(2, 3, connection("bad.example", Outcome::Refused, 0)),
+            event(2, 3, connection("bad.example", EntryOutcome::Refused, 0)),
         ];
         assert_eq!(rows(lines), [2, 3]);
     }
@@ -248,22 +257,23 @@ mod tests {
     #[test]
     fn a_refused_name_that_nobody_connected_to_has_a_row_in_its_place() {
         let lines = vec![
-            event(1, 1, dns("secret.bad.example", Outcome::Refused)),
+            event(1, 1, dns("secret.bad.example", EntryOutcome::Refused)),
             event(2, 2, request("good.example")),
             event(9, 3, request("good.example")),
-            event(10, 4, dns("last.bad.example", Outcome::Refused)),
+            event(10, 4, dns("last.bad.example", EntryOutcome::Refused)),
         ];
         assert_eq!(rows(lines), [1, 2, 3, 4]);
     }
 
     #[test]
     fn a_refused_request_has_one_row_although_its_connection_was_refused_too() {
-        let mut refused = Request { outcome: Outcome::Refused, ..Request::default() };
+        let mut refused =
+            RequestFacts { outcome: EntryOutcome::Refused, ..RequestFacts::default() };
         refused.connection = Some(Uuid::from_u128(2));
         let lines = vec![
-            event(1, 1, What::Request(Box::new(refused))),
-            event(2, 2, connection("bad.example", Outcome::Refused, 1)),
-            event(3, 3, connection("bad.example", Outcome::Refused, 1)),
+            event(1, 1, EventBody::Request(Box::new(refused))),
+            event(2, 2, connection("bad.example", EntryOutcome::Refused, 1)),
+            event(3, 3, connection("bad.example", EntryOutcome::Refused, 1)),
         ];
         assert_eq!(rows(lines), [1, 3]);
     }
@@ -272,10 +282,10 @@ mod tests {
     fn what_was_never_closed_and_what_carried_no_request_has_a_row() {
         let lines = vec![
             event(1, 1, opened()),
-            event(2, 2, connection("a.example", Outcome::Failed, 0)),
-            event(3, 3, connection("a.example", Outcome::Failed, 2)),
-            event(4, 4, connection("a.example", Outcome::Relayed, 0)),
-            event(5, 5, connection("a.example", Outcome::Refused, 2)),
+            event(2, 2, connection("a.example", EntryOutcome::Failed, 0)),
+            event(3, 3, connection("a.example", EntryOutcome::Failed, 2)),
+            event(4, 4, connection("a.example", EntryOutcome::Relayed, 0)),
+            event(5, 5, connection("a.example", EntryOutcome::Refused, 2)),
         ];
         assert_eq!(rows(lines), [2, 5, 1]);
     }
@@ -284,8 +294,11 @@ mod tests {
     fn the_end_of_a_run_releases_what_waits() {
         let mut later = event(1, 3, request("bad.example"));
         later.run = "run-2".into();
-        let lines =
-            vec![event(1, 1, dns("bad.example", Outcome::Refused)), event(1, 2, opened()), later];
+        let lines = vec![
+            event(1, 1, dns("bad.example", EntryOutcome::Refused)),
+            event(1, 2, opened()),
+            later,
+        ];
         assert_eq!(rows(lines), [1, 2, 3]);
     }
 }

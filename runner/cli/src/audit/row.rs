@@ -10,8 +10,8 @@
 
 use std::fmt;
 
-use audit::event::{Decision, Destination, Http, Outcome, Traffic};
-use audit::{Event, Verdict, What};
+use audit::event::{DecisionRecord, DestinationRecord, EntryOutcome, Http, TrafficRecord};
+use audit::{Event, EventBody, VerdictRecord};
 use files::printable::Printable;
 
 use crate::console::{Console, Tone};
@@ -62,9 +62,9 @@ pub(super) fn heading(layout: Layout, console: &Console) -> String {
 pub(super) fn of(event: &Event, layout: Layout, console: &Console) -> String {
     let row = Row::of(event).laid_out(layout);
     match verdict_of(&event.what) {
-        Some(Verdict::Deny) => console.toned(Tone::Bad, row),
-        Some(Verdict::Ask | Verdict::WouldDeny) => console.toned(Tone::Warn, row),
-        Some(Verdict::Allow) | None => row,
+        Some(VerdictRecord::Deny) => console.toned(Tone::Bad, row),
+        Some(VerdictRecord::Ask | VerdictRecord::WouldDeny) => console.toned(Tone::Warn, row),
+        Some(VerdictRecord::Allow) | None => row,
     }
 }
 
@@ -87,38 +87,42 @@ impl Row {
         let row = Self {
             time: format!("{:.3}", event.time.timestamp()),
             run: event.run.to_string(),
-            verdict: verdict_of(&event.what).map_or("", Verdict::as_str).to_owned(),
+            verdict: verdict_of(&event.what).map_or("", VerdictRecord::as_str).to_owned(),
             what: event.what.kind().to_string(),
             id: event.id.to_string(),
             ..Self::default()
         };
         match &event.what {
-            What::Connection(it) => row.to(&it.destination).by(&it.decision).moved(&it.traffic),
-            What::Dns(it) => {
+            EventBody::Connection(it) => {
+                row.to(&it.destination).by(&it.decision).moved(&it.traffic)
+            }
+            EventBody::Dns(it) => {
                 // A refused name is answered all the same, with our own address: whoever
                 // connects then is told why it is refused.
                 let status = match it.outcome {
-                    Outcome::Refused => it.outcome.as_str().to_owned(),
-                    Outcome::Abandoned | Outcome::Failed | Outcome::Relayed => text(&it.response),
+                    EntryOutcome::Refused => it.outcome.as_str().to_owned(),
+                    EntryOutcome::Abandoned | EntryOutcome::Failed | EntryOutcome::Relayed => {
+                        text(&it.response)
+                    }
                 };
                 Self { target: text(&it.name), status, ..row.by(&it.decision) }
             }
-            What::Finding(it) => Self {
+            EventBody::Finding(it) => Self {
                 reason: text(&it.pattern),
                 status: if it.stopped { "stopped".to_owned() } else { "seen".to_owned() },
                 ..row.to(&it.destination).by(&it.decision)
             },
-            What::Hold(it) => Self {
+            EventBody::Hold(it) => Self {
                 status: format!("{:?}", it.state).to_lowercase(),
                 ..row.asks(&it.http, &it.destination).by(&it.decision)
             },
-            What::Limit(it) => Self {
+            EventBody::Limit(it) => Self {
                 reason: it.name.to_string(),
                 status: format!("{}/{}", it.reached, it.value),
                 ..row.to(&it.destination)
             },
-            What::LogClosed(it) => Self { target: format!("{} lines", it.lines), ..row },
-            What::LogResumed(it) => Self {
+            EventBody::LogClosed(it) => Self { target: format!("{} lines", it.lines), ..row },
+            EventBody::LogResumed(it) => Self {
                 target: format!(
                     "after {:.1} s without room, {} refused",
                     it.paused.as_f64() / 1000.0,
@@ -126,50 +130,52 @@ impl Row {
                 ),
                 ..row
             },
-            What::LogStarted(it) => Self { target: it.writer.to_string(), ..row },
-            What::Opened(it) => Self {
+            EventBody::LogStarted(it) => Self { target: it.writer.to_string(), ..row },
+            EventBody::Opened(it) => Self {
                 status: "opened".to_owned(),
                 ..row.asks(&it.http, &it.destination).by(&it.decision)
             },
-            What::Operator(it) => Self {
+            EventBody::Operator(it) => Self {
                 target: it.action.to_string(),
                 status: if it.accepted { "done".to_owned() } else { "refused".to_owned() },
                 reason: text(&it.user),
                 ..row
             },
-            What::PolicyLoaded(it) => Self {
+            EventBody::PolicyLoaded(it) => Self {
                 target: it.name.as_ref().unwrap_or(&it.hash).to_string(),
                 status: format!("{} rules", it.rules),
                 ..row
             },
-            What::PolicyRefused(it) => Self {
+            EventBody::PolicyRefused(it) => Self {
                 target: text(&it.file),
                 reason: cut(it.detail.as_str(), MAX_TARGET_CHARS),
                 ..row
             },
-            What::Recovered(it) => Self { target: format!("{} bytes cut off", it.bytes), ..row },
-            What::Request(it) => Self {
+            EventBody::Recovered(it) => {
+                Self { target: format!("{} bytes cut off", it.bytes), ..row }
+            }
+            EventBody::Request(it) => Self {
                 status: match it.http.status {
                     Some(status) => status.to_string(),
                     None => it.outcome.as_str().to_owned(),
                 },
                 ..row.asks(&it.http, &it.destination).by(&it.decision).moved(&it.traffic)
             },
-            What::RunEnded(it) => Self {
+            EventBody::RunEnded(it) => Self {
                 status: it.exit_code.map(|code| format!("exit {code}")).unwrap_or_default(),
                 reason: text(&it.reason),
                 ..row
             },
-            What::RunStarted(it) => Self { target: it.executable.to_string(), ..row },
-            What::SegmentStarted(it) => Self { target: it.previous.to_string(), ..row },
+            EventBody::RunStarted(it) => Self { target: it.executable.to_string(), ..row },
+            EventBody::SegmentStarted(it) => Self { target: it.previous.to_string(), ..row },
         }
     }
 
-    fn to(self, destination: &Destination) -> Self {
+    fn to(self, destination: &DestinationRecord) -> Self {
         Self { target: place(destination, 443), ..self }
     }
 
-    fn asks(self, http: &Http, destination: &Destination) -> Self {
+    fn asks(self, http: &Http, destination: &DestinationRecord) -> Self {
         let mut target = match &http.scheme {
             Some(scheme) if scheme == "http" => format!("http://{}", place(destination, 80)),
             Some(_) | None => place(destination, 443),
@@ -187,11 +193,11 @@ impl Row {
         Self { target, what, ..self }
     }
 
-    fn by(self, decision: &Decision) -> Self {
+    fn by(self, decision: &DecisionRecord) -> Self {
         Self { rule: text(&decision.rule), reason: text(&decision.reason), ..self }
     }
 
-    fn moved(self, traffic: &Traffic) -> Self {
+    fn moved(self, traffic: &TrafficRecord) -> Self {
         Self { bytes: format!("{}/{}", traffic.sent, traffic.received), ..self }
     }
 
@@ -268,30 +274,30 @@ impl fmt::Display for Row {
     }
 }
 
-fn verdict_of(what: &What) -> Option<Verdict> {
+fn verdict_of(what: &EventBody) -> Option<VerdictRecord> {
     match what {
-        What::Connection(it) => it.decision.verdict,
-        What::Dns(it) => it.decision.verdict,
-        What::Finding(it) => it.decision.verdict,
-        What::Hold(it) => it.decision.verdict,
-        What::Opened(it) => it.decision.verdict,
-        What::Request(it) => it.decision.verdict,
-        What::Limit(_)
-        | What::LogClosed(_)
-        | What::LogResumed(_)
-        | What::LogStarted(_)
-        | What::Operator(_)
-        | What::PolicyLoaded(_)
-        | What::PolicyRefused(_)
-        | What::Recovered(_)
-        | What::RunEnded(_)
-        | What::RunStarted(_)
-        | What::SegmentStarted(_) => None,
+        EventBody::Connection(it) => it.decision.verdict,
+        EventBody::Dns(it) => it.decision.verdict,
+        EventBody::Finding(it) => it.decision.verdict,
+        EventBody::Hold(it) => it.decision.verdict,
+        EventBody::Opened(it) => it.decision.verdict,
+        EventBody::Request(it) => it.decision.verdict,
+        EventBody::Limit(_)
+        | EventBody::LogClosed(_)
+        | EventBody::LogResumed(_)
+        | EventBody::LogStarted(_)
+        | EventBody::Operator(_)
+        | EventBody::PolicyLoaded(_)
+        | EventBody::PolicyRefused(_)
+        | EventBody::Recovered(_)
+        | EventBody::RunEnded(_)
+        | EventBody::RunStarted(_)
+        | EventBody::SegmentStarted(_) => None,
     }
 }
 
 /// The host, and the port unless it is the usual one.
-fn place(destination: &Destination, usual: u16) -> String {
+fn place(destination: &DestinationRecord, usual: u16) -> String {
     let port = destination.port.filter(|port| *port != usual);
     text(&destination.host) + &port.map(|port| format!(":{port}")).unwrap_or_default()
 }
@@ -310,7 +316,7 @@ fn cut(text: &str, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use audit::Request;
+    use audit::RequestFacts;
     use expect_test::expect;
 
     use super::*;
@@ -368,14 +374,18 @@ mod tests {
     #[test]
     fn a_refused_name_does_not_look_answered() {
         let response = Some("NOERROR".into());
-        let dns = audit::Dns { response, outcome: Outcome::Refused, ..audit::Dns::default() };
+        let dns = audit::DnsFacts {
+            response,
+            outcome: EntryOutcome::Refused,
+            ..audit::DnsFacts::default()
+        };
         let event = audit::Event {
             v: 1,
             seq: 1,
             time: "2026-11-16T10:00:00Z".parse().unwrap(),
             id: uuid::Uuid::nil(),
             run: "run-1".into(),
-            what: What::Dns(Box::new(dns)),
+            what: EventBody::Dns(Box::new(dns)),
             prev: audit::Digest::of(b""),
         };
         assert_eq!(Row::of(&event).status, "refused");
@@ -384,7 +394,7 @@ mod tests {
     #[test]
     fn a_target_says_what_is_not_usual() {
         let target = |scheme: &'static str, port, path: &str| {
-            let mut request = Request::default();
+            let mut request = RequestFacts::default();
             request.http.scheme = Some(scheme.into());
             request.http.path = Some(path.into());
             request.destination.host = Some("a.example".into());
@@ -402,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_path_cannot_fake_a_row_or_talk_to_the_terminal() {
-        let mut request = Request::default();
+        let mut request = RequestFacts::default();
         request.http.path = Some("/a\n2026  run-x  allow\u{1b}[2K\u{202e}".into());
         request.destination.host = Some("h\u{9b}31m.example".into());
         let row = Row::default().asks(&request.http, &request.destination).to_string();

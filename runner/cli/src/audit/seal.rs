@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
-use audit::Key;
+use audit::SigningKey;
 use clap::Args;
 use engine::state_folder;
 use files::printable::Printable;
@@ -41,8 +41,8 @@ pub(super) fn run(asked: &Seal, console: &mut Console) -> Result<Exit, Failure> 
             "neither XDG_STATE_HOME nor HOME is an absolute path, so there is no place for the key";
         Failure::Usage(told.to_owned())
     })?;
-    let key =
-        Key::load_or_create(&state_folder::key(&state)).context("there is no key to seal with")?;
+    let key = SigningKey::load_or_create(&state_folder::key(&state))
+        .context("there is no key to seal with")?;
     let seal = audit::seal(folder, &key).map_err(anyhow::Error::from)?;
     let (time, id, files) = (seal.time, &seal.key.id, seal.files.len());
     console.line(format_args!("{shown}: sealed {time} by {id}, {files} files"))?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::anyhow;
-use audit::search::{Query, search};
+use audit::search::{SearchQuery, search};
 use clap::Args;
 use files::printable::Printable;
 use serde_json::{Map, Value};
@@ -41,7 +41,7 @@ pub(super) fn run(asked: &Show, console: &mut Console) -> Result<Exit, Failure> 
             Err(no_run) => ending_with(&asked.which, &place)?.ok_or(no_run)?,
         },
     };
-    let query = Query { id: Some(id), ..Query::default() };
+    let query = SearchQuery { id: Some(id), ..SearchQuery::default() };
     let mut found = Vec::new();
     for seen in search(&place, &query).map_err(anyhow::Error::from)? {
         match seen {
@@ -83,7 +83,7 @@ fn ending_with(written: &str, place: &Path) -> Result<Option<Uuid>, Failure> {
     if !is_end {
         return Ok(None);
     }
-    let query = Query { text: Some(written.to_owned()), ..Query::default() };
+    let query = SearchQuery { text: Some(written.to_owned()), ..SearchQuery::default() };
     let found = search(place, &query).map_err(anyhow::Error::from)?;
     let ids = found.flatten().filter_map(|found| Some(found.event().ok()?.id));
     let ids: BTreeSet<Uuid> = ids.filter(|id| id.to_string().ends_with(written)).collect();
@@ -99,7 +99,7 @@ fn all_of(folder: &Path, all: bool, console: &mut Console) -> Result<Exit, Failu
     let mut listing = Listing::begin(all, true, None, console)?;
     // Without a network there is no gateway, and no log.
     if holds_a_log(folder) {
-        for seen in search(folder, &Query::default()).map_err(anyhow::Error::from)? {
+        for seen in search(folder, &SearchQuery::default()).map_err(anyhow::Error::from)? {
             match seen {
                 Ok(found) => listing.add(&found, console)?,
                 Err(skipped) => listing.skip(&skipped, console),

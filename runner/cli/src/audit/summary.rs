@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use audit::event::Outcome;
-use audit::{Event, Verdict, What};
+use audit::event::EntryOutcome;
+use audit::{Event, EventBody, VerdictRecord};
 use clap::Args;
 use files::printable::Printable;
 use serde::Serialize;
@@ -94,16 +94,16 @@ impl Totals {
 
     fn add(&mut self, event: &Event) {
         let (host, decision, outcome, traffic) = match &event.what {
-            What::Connection(it) => (
+            EventBody::Connection(it) => (
                 it.destination.host.as_ref().map(ToString::to_string),
                 &it.decision,
                 it.outcome,
                 Some(&it.traffic),
             ),
-            What::Dns(it) => {
+            EventBody::Dns(it) => {
                 (it.name.as_ref().map(ToString::to_string), &it.decision, it.outcome, None)
             }
-            What::Request(it) => (
+            EventBody::Request(it) => (
                 it.destination.host.as_ref().map(ToString::to_string),
                 &it.decision,
                 it.outcome,
@@ -117,16 +117,16 @@ impl Totals {
             .0
             .entry(host.clone())
             .or_insert_with(|| HostTotals { host, ..HostTotals::default() });
-        let is_refused = outcome == Outcome::Refused
-            || matches!(decision.verdict, Some(Verdict::Deny | Verdict::Ask));
+        let is_refused = outcome == EntryOutcome::Refused
+            || matches!(decision.verdict, Some(VerdictRecord::Deny | VerdictRecord::Ask));
         match (is_refused, outcome) {
             (true, _) => {
                 totals.refused += 1;
                 let reason = decision.reason.as_ref().map_or("refused", |reason| reason.as_str());
                 *totals.counted_reasons.entry(reason.to_owned()).or_default() += 1;
             }
-            (false, Outcome::Failed | Outcome::Abandoned) => totals.failed += 1,
-            (false, Outcome::Relayed | Outcome::Refused) => totals.allowed += 1,
+            (false, EntryOutcome::Failed | EntryOutcome::Abandoned) => totals.failed += 1,
+            (false, EntryOutcome::Relayed | EntryOutcome::Refused) => totals.allowed += 1,
         }
         totals.sent += traffic.map_or(0, |traffic| traffic.sent);
         totals.received += traffic.map_or(0, |traffic| traffic.received);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use audit::Time;
 use audit::seal::SEAL;
-use audit::search::{Follow, FoundEvent, Query, Skipped};
+use audit::search::{Follow, FoundEvent, SearchQuery, Skipped};
 use clap::Args;
 
 use super::filters::Filters;
@@ -77,7 +77,7 @@ pub(super) fn run(asked: &Tail, console: &mut Console) -> Result<Exit, Failure> 
 
 /// Logs that are read as they grow.
 struct Tailing {
-    query: Query,
+    query: SearchQuery,
     /// Every line is shown.
     whole: bool,
     /// Every folder that was ever taken up.

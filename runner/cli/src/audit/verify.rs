@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
-use audit::{Break, Key, KeyError, LinePosition, PublicKey, Verified, VerifyError};
+use audit::{Break, KeyError, LinePosition, PublicKey, SigningKey, Verified, VerifyError};
 use clap::Args;
 use engine::state_folder;
 use files::printable::Printable;
@@ -88,7 +88,7 @@ pub(super) fn all(
 pub(super) fn trusted(files: &[PathBuf]) -> Result<Vec<PublicKey>, Failure> {
     if files.is_empty() {
         let Some(state) = environment::of_this_process().state() else { return Ok(Vec::new()) };
-        return match Key::load(&state_folder::key(&state)) {
+        return match SigningKey::load(&state_folder::key(&state)) {
             Ok(key) => Ok(vec![key.public()]),
             // Nothing was ever sealed here; any seal is then somebody else's.
             Err(KeyError::Disk { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use engine::spec::Opened;
 use files::printable::Printable;
 use policies::{
-    At, Policy, Problem, Problems, ProjectBounds, RegistryKind, RegistryUrl, Source, Sources,
+    Policy, Position, Problem, Problems, ProjectBounds, RegistryKind, RegistryUrl, Source, Sources,
 };
 
 use super::project::ProjectTree;
@@ -164,11 +164,11 @@ fn not_text(name: Arc<str>, bytes: &[u8]) -> Problem {
     let column = good.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     let lossy = Source::new(name, String::from_utf8_lossy(bytes));
     let message = format!("the byte 0x{byte:02x} is not UTF-8; save the file as UTF-8");
-    lossy.problem(At { line, column, width: 1 }, "", message)
+    lossy.problem(Position { line, column, width: 1 }, "", message)
 }
 
 fn one_line(problem: &Problem) -> String {
-    let At { line, column, .. } = problem.at.unwrap_or_default();
+    let Position { line, column, .. } = problem.at.unwrap_or_default();
     format!("line {line}, column {column}: {}", problem.message)
 }
 

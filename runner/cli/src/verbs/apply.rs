@@ -6,7 +6,7 @@
 //! a broken seal stops everything.
 
 use anyhow::{Context as _, anyhow};
-use audit::{Key, VerifyError};
+use audit::{SigningKey, VerifyError};
 use clap::Args;
 use engine::evidence::RunFolder;
 use engine::state_folder;
@@ -201,8 +201,8 @@ fn unbroken(folder: &RunFolder, console: &mut Console) -> Result<(), Failure> {
         return Ok(());
     }
     let state = environment::of_this_process().state();
-    let key = state.and_then(|state| Key::load(&state_folder::key(&state)).ok());
-    let trusted: Vec<_> = key.iter().map(Key::public).collect();
+    let key = state.and_then(|state| SigningKey::load(&state_folder::key(&state)).ok());
+    let trusted: Vec<_> = key.iter().map(SigningKey::public).collect();
     let broken = |err: VerifyError| anyhow!(err).context("the evidence is not as it was sealed");
     audit::verify(folder.path(), &trusted).map(drop).map_err(|err| broken(err).into())
 }

@@ -5,15 +5,17 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use audit::event::{Decision, Destination, Http};
-use audit::{Key, Log, Options, Outcome, Request, Time, Traffic, Verdict};
+use audit::event::{DecisionRecord, DestinationRecord, Http};
+use audit::{
+    EntryOutcome, Log, Options, RequestFacts, SigningKey, Time, TrafficRecord, VerdictRecord,
+};
 use expect_test::expect;
 
 use crate::world::{Ran, World};
 
 /// One request, as briefly as a test can say it.
 pub(crate) struct Asked<'a>(
-    pub(crate) Verdict,
+    pub(crate) VerdictRecord,
     pub(crate) &'a str,
     pub(crate) &'a str,
     pub(crate) &'a str,
@@ -44,36 +46,36 @@ impl World {
 
     /// Seals a run with this installation's key.
     pub(crate) fn seal(&self, run: &str) {
-        let key = Key::load_or_create(&self.state().join("keys/seal.pem")).unwrap();
+        let key = SigningKey::load_or_create(&self.state().join("keys/seal.pem")).unwrap();
         audit::seal(&self.run_folder(run), &key).unwrap();
     }
 }
 
 impl Asked<'_> {
-    pub(crate) fn request(&self) -> Request {
+    pub(crate) fn request(&self) -> RequestFacts {
         let Self(verdict, method, host, path, status) = *self;
-        let allowed = verdict == Verdict::Allow;
-        Request {
-            destination: Destination::new(host, 443),
+        let allowed = verdict == VerdictRecord::Allow;
+        RequestFacts {
+            destination: DestinationRecord::new(host, 443),
             http: Http {
                 method: Some(method.into()),
                 path: Some(path.into()),
                 status: Some(status),
                 ..Http::default()
             },
-            decision: Decision {
+            decision: DecisionRecord {
                 verdict: Some(verdict),
                 rule: allowed.then(|| "github-api".into()),
                 reason: Some(if allowed { "allowed" } else { "no_rule" }.into()),
-                ..Decision::default()
+                ..DecisionRecord::default()
             },
-            traffic: Traffic { sent: 12, received: 345 },
-            ..Request::default()
+            traffic: TrafficRecord { sent: 12, received: 345 },
+            ..RequestFacts::default()
         }
     }
 
-    fn outcome(&self) -> Outcome {
-        if self.0 == Verdict::Allow { Outcome::Relayed } else { Outcome::Refused }
+    fn outcome(&self) -> EntryOutcome {
+        if self.0 == VerdictRecord::Allow { EntryOutcome::Relayed } else { EntryOutcome::Refused }
     }
 }
 
@@ -86,13 +88,13 @@ fn two_runs() -> World {
     world.record(
         "run-1",
         &[
-            Asked(Verdict::Allow, "GET", "api.github.com", "/repos/acme/widgets", 200),
-            Asked(Verdict::Deny, "POST", "pastebin.com", "/api?x=1", 403),
+            Asked(VerdictRecord::Allow, "GET", "api.github.com", "/repos/acme/widgets", 200),
+            Asked(VerdictRecord::Deny, "POST", "pastebin.com", "/api?x=1", 403),
         ],
     );
     world.record(
         "run-2",
-        &[Asked(Verdict::Allow, "POST", "uploads.github.com", "/a\u{1b}[2K\nb\u{202e}", 201)],
+        &[Asked(VerdictRecord::Allow, "POST", "uploads.github.com", "/a\u{1b}[2K\nb\u{202e}", 201)],
     );
     world
 }
@@ -401,9 +403,9 @@ fn following_shows_what_is_written_later_also_by_runs_that_begin_later() {
         line["server.address"].as_str().unwrap().to_owned()
     };
     assert_eq!(host(), "uploads.github.com");
-    world.record("run-3", &[Asked(Verdict::Allow, "GET", "later.example.com", "/", 200)]);
+    world.record("run-3", &[Asked(VerdictRecord::Allow, "GET", "later.example.com", "/", 200)]);
     assert_eq!(host(), "later.example.com");
-    world.record("run-2", &[Asked(Verdict::Allow, "GET", "again.example.com", "/", 200)]);
+    world.record("run-2", &[Asked(VerdictRecord::Allow, "GET", "again.example.com", "/", 200)]);
     assert_eq!(host(), "again.example.com");
     child.kill().unwrap();
     child.wait().unwrap();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use audit::{Key, Verdict};
+use audit::{SigningKey, VerdictRecord};
 use expect_test::{Expect, expect};
 
 use crate::audit::Asked;
@@ -12,7 +12,7 @@ use crate::world::{Ran, World};
 fn sealed() -> World {
     let world = World::new();
     let requests: Vec<Asked<'_>> = (0..4)
-        .map(|number| Asked(Verdict::Allow, "GET", "api.github.com", "/repos", 200 + number))
+        .map(|number| Asked(VerdictRecord::Allow, "GET", "api.github.com", "/repos", 200 + number))
         .collect();
     world.record("run-1", &requests);
     fs::write(world.run_folder("run-1").join("run.json"), "{\"command\":[\"true\"]}\n").unwrap();
@@ -179,9 +179,9 @@ fn told(lie: impl FnOnce(&Path), expected: Expect) {
 fn a_seal_by_somebody_else_counts_for_nothing_unless_trusted() {
     let world = sealed();
     let own = world.state().join("keys/seal.pem");
-    let public = Key::load(&own).unwrap().public().to_pem();
+    let public = SigningKey::load(&own).unwrap().public().to_pem();
     fs::remove_file(&own).unwrap();
-    Key::load_or_create(&own).unwrap();
+    SigningKey::load_or_create(&own).unwrap();
     let ran = verify(&world);
     assert_eq!(ran.code, 1);
     assert!(verdict(&ran).contains("a key this installation does not trust"), "{ran:?}");

@@ -383,7 +383,7 @@ mod tests {
         assert!(blocks * 512 < 4 << 20, "{blocks} blocks of holes were written");
         // Sealed by what was hashed while it was copied, and true.
         folder.seal_with(home.path(), &found.artifacts).unwrap();
-        let key = audit::Key::load(&crate::state_folder::key(home.path())).unwrap();
+        let key = audit::SigningKey::load(&crate::state_folder::key(home.path())).unwrap();
         audit::verify(folder.path(), &[key.public()]).unwrap();
     }
 

@@ -30,7 +30,7 @@ pub(super) const ARTIFACTS: &str = "artifacts";
 const COMMANDS: &str = "commands";
 
 /// Where the gateway writes its log while it runs.
-const GATEWAY: &str = audit::segment::WITH_GATEWAY;
+const GATEWAY: &str = audit::segment::GATEWAY_FOLDER;
 
 /// A record larger than this is not read.
 const MAX_FILE_BYTES: u64 = 512 * 1024 * 1024;

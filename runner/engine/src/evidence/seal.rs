@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use audit::{Key, KeyError, Seal, SealError};
+use audit::{KeyError, Seal, SealError, SigningKey};
 
 use super::artifacts::Artifact;
 use super::folder::{ARTIFACTS, FolderError, RunFolder};
@@ -17,7 +17,7 @@ pub enum SealRunError {
     #[error("the log cannot be put in its place")]
     Folder(#[from] FolderError),
     #[error("there is no key to seal with")]
-    Key(#[from] KeyError),
+    SigningKey(#[from] KeyError),
     #[error(transparent)]
     Seal(#[from] SealError),
 }
@@ -33,7 +33,7 @@ impl RunFolder {
     /// large is not read twice.
     pub fn seal_with(&self, state: &Path, artifacts: &[Artifact]) -> Result<Seal, SealRunError> {
         self.settle_log()?;
-        let key = Key::load_or_create(&state_folder::key(state))?;
+        let key = SigningKey::load_or_create(&state_folder::key(state))?;
         let known = artifacts.iter().map(|Artifact { path, size, sha256 }| {
             (Path::new(ARTIFACTS).join(path.to_path()), (*size, *sha256))
         });
@@ -54,7 +54,7 @@ mod tests {
         std::os::unix::fs::symlink("/etc/passwd", folder.artifacts().join("link")).unwrap();
         let seal = folder.seal(home.path()).unwrap();
         assert_eq!(seal.files.len(), 2);
-        let key = Key::load(&state_folder::key(home.path())).unwrap();
+        let key = SigningKey::load(&state_folder::key(home.path())).unwrap();
         assert!(audit::verify(folder.path(), &[key.public()]).is_ok());
 
         std::fs::write(folder.path().join("policy.yaml"), "version: 2\n").unwrap();

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
 
-use policies::{GitRepository, Name};
+use policies::{GitRepository, PlainName};
 
 use super::{node, python, remote};
 
@@ -18,7 +18,7 @@ const MOST_NAMES: usize = 400;
 /// What was seen. Everything in it was accepted by the policy language.
 #[derive(Debug, Default)]
 pub(super) struct Sight {
-    pub(super) name: Option<Name>,
+    pub(super) name: Option<PlainName>,
     pub(super) remote: Option<GitRepository>,
     pub(super) python: Option<Packages>,
     pub(super) node: Option<Packages>,
@@ -45,7 +45,7 @@ impl Packages {
 
 pub(super) fn look(dir: &Path) -> Sight {
     let own_name = dir.canonicalize().ok().and_then(|dir| {
-        dir.file_name().and_then(|name| name.to_str()).and_then(|name| Name::parse(name).ok())
+        dir.file_name().and_then(|name| name.to_str()).and_then(|name| PlainName::parse(name).ok())
     });
     Sight {
         name: own_name,

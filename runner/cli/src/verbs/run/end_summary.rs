@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use audit::search::Query;
+use audit::search::SearchQuery;
 use engine::outcome::Traffic;
 use engine::plan::Plan;
 use engine::report::RunReport;
@@ -31,7 +31,7 @@ pub(super) fn lines(plan: &Plan, report: &RunReport) -> Vec<String> {
 
 /// What passed the gateway, host by host; nothing if the log cannot be read.
 fn hosts_of(evidence: &Path) -> Option<Vec<HostTotals>> {
-    let found = audit::search::search(evidence, &Query::default()).ok()?;
+    let found = audit::search::search(evidence, &SearchQuery::default()).ok()?;
     Some(totals_of(found.filter_map(|seen| seen.ok()?.event().ok())))
 }
 
