@@ -7,7 +7,7 @@
 use std::fmt;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
@@ -15,7 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 use crate::digest::Digest;
-use crate::whole_file::write_new_file;
+use crate::whole_file::{loose_mode, write_new_file};
 
 /// A PEM file larger than this holds no Ed25519 key.
 const MAX_KEY_FILE_BYTES: u64 = 4096;
@@ -94,7 +94,7 @@ impl SigningKey {
 
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({})", self.public.id())
+        write!(f, "SigningKey({})", self.public.id())
     }
 }
 
@@ -165,11 +165,10 @@ fn parent(path: &Path) -> &Path {
 }
 
 fn refuse_loose(path: &Path, metadata: &fs::Metadata, wanted: u32) -> Result<(), KeyError> {
-    let mode = metadata.mode() & 0o7777;
-    if mode & 0o077 == 0 {
-        return Ok(());
+    match loose_mode(metadata) {
+        None => Ok(()),
+        Some(mode) => Err(KeyError::Loose { path: path.to_owned(), mode, wanted }),
     }
-    Err(KeyError::Loose { path: path.to_owned(), mode, wanted })
 }
 
 fn disk(step: &'static str, path: &Path) -> impl Fn(io::Error) -> KeyError {
@@ -196,7 +195,7 @@ fn from_pem(pem: &str, label: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
     use std::sync::Barrier;
     use std::thread;
 
@@ -302,7 +301,7 @@ mod tests {
     fn a_key_is_shown_by_its_name_and_not_by_its_secret() {
         let home = tempfile::tempdir().unwrap();
         let key = SigningKey::load_or_create(&home.path().join("keys/seal.pem")).unwrap();
-        assert_eq!(format!("{key:?}"), format!("Key({})", key.public().id()));
+        assert_eq!(format!("{key:?}"), format!("SigningKey({})", key.public().id()));
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! from then on [`verify()`] names the first byte that is not as it was.
 //!
 //! ```
-//! use audit::{DecisionRecord, DestinationRecord, SigningKey, Log, Options, EntryOutcome, RequestFacts, VerdictRecord};
+//! use audit::{DecisionRecord, DestinationRecord, EntryOutcome, Log, Options, RequestFacts};
+//! use audit::{SigningKey, VerdictRecord};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let home = tempfile::tempdir()?;
@@ -16,11 +17,12 @@
 //! let (log, opening) = Log::open(&folder, Options::new("run-1"))?;
 //! assert!(opening.recovered.is_none());
 //!
-//! // One entry per request. EntryFacts are filled in as they become known.
+//! // One entry per request. Facts are filled in as they become known.
 //! let mut entry = log.begin(RequestFacts::default())?;
 //! entry.destination = DestinationRecord::new("api.github.com", 443);
 //! entry.http.method = Some("POST".into());
-//! entry.decision = DecisionRecord { verdict: Some(VerdictRecord::Allow), ..DecisionRecord::default() };
+//! let verdict = Some(VerdictRecord::Allow);
+//! entry.decision = DecisionRecord { verdict, ..DecisionRecord::default() };
 //! entry.opened().await?; // safe on disk: now the first byte may leave
 //! entry.http.status = Some(201);
 //! entry.close(EntryOutcome::Relayed);
@@ -29,7 +31,7 @@
 //! drop(log.begin(RequestFacts::default())?);
 //! log.close().await?;
 //!
-//! // SealedFile, checked, searched.
+//! // Sealed, checked, searched.
 //! let key = SigningKey::load_or_create(&home.path().join("keys/seal.pem"))?;
 //! audit::seal(&folder, &key)?;
 //! let verified = audit::verify(&folder, &[key.public()])?;

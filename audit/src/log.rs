@@ -41,7 +41,6 @@ use crate::chain::ChainHead;
 use crate::event::{EntryFacts, EventBody, Note, Recovered, RunName};
 use crate::line::LineFields;
 use crate::record_id;
-use crate::text::Text;
 pub use entry::Entry;
 pub use folder::{Folder, OpenError};
 pub use options::{LogNotice, Options, SyncPolicy};
@@ -175,7 +174,7 @@ impl Log {
     }
 
     /// Like [`Log::record`], but resolves when the line is as safe as the
-    /// [`SyncPolicy`] policy makes it: for what must not happen unrecorded.
+    /// [`SyncPolicy`] makes it: for what must not happen unrecorded.
     pub async fn record_safely(&self, note: impl Into<Note>) -> Result<Uuid, Unavailable> {
         self.inner.shared.take_places(1)?;
         let id = record_id::new();
@@ -346,8 +345,7 @@ struct EndOnPanic<'a>(&'a LogHandle);
 
 impl Drop for EndOnPanic<'_> {
     fn drop(&mut self) {
-        let why = Text::constant("its writer has stopped");
-        self.0.shared.end(Unavailable::Failed { step: WriterStep::Run, why });
+        self.0.shared.end(Unavailable::writer_stopped());
         self.0.shared.queue.shut();
         self.0.hurry();
     }
@@ -355,7 +353,7 @@ impl Drop for EndOnPanic<'_> {
 
 impl fmt::Debug for LogHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inner").field("shared", &self.shared).finish_non_exhaustive()
+        f.debug_struct("LogHandle").field("shared", &self.shared).finish_non_exhaustive()
     }
 }
 

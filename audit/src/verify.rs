@@ -13,7 +13,7 @@ mod walk;
 mod tests;
 
 use std::cmp::Ordering;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::chain::ChainHead;
 use crate::key::PublicKey;
@@ -158,11 +158,5 @@ impl From<WalkedChain> for VerifiedLog {
             recovered: walked.recovered,
             unclosed: walked.open.len() as u64,
         }
-    }
-}
-
-impl Break {
-    fn of_file(file: impl Into<PathBuf>, fault: Fault) -> Self {
-        Self { file: file.into(), place: None, fault }
     }
 }

@@ -1,9 +1,9 @@
-//! Writes a private file so that readers see all of it or nothing, also after a crash.
+//! Files for their owner alone, of which readers see all or nothing, also after a crash.
 
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 /// Writes a file in place of whatever is at `path`: a draft beside it, synced, then
@@ -25,6 +25,11 @@ pub(crate) fn write_via_draft(draft: &Path, path: &Path, bytes: &[u8]) -> io::Re
 pub(crate) fn write_new_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(bytes).and_then(|()| file.sync_all())
+}
+
+/// The mode of a file or directory that others can use; nothing if only its owner can.
+pub(crate) fn loose_mode(metadata: &Metadata) -> Option<u32> {
+    Some(metadata.mode() & 0o7777).filter(|mode| mode & 0o077 != 0)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use super::groups::{
 };
 use crate::secret_name::RecordedSecrets;
 use crate::text::{Name, Text};
+use crate::time::Millis;
 
 /// How an entry ended.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -159,10 +160,22 @@ pub trait EntryFacts: Default + Send + sealed::Sealed + 'static {
     fn opening(&self) -> OpenedEvent;
 
     /// The closing record, with how it ended and how long it took.
-    fn closing(self: Box<Self>, outcome: EntryOutcome, total: crate::Millis) -> EventBody;
+    fn closing(self: Box<Self>, outcome: EntryOutcome, total: Millis) -> EventBody;
+}
+
+macro_rules! closed_as {
+    ($kind:ident) => {
+        fn closing(mut self: Box<Self>, outcome: EntryOutcome, total: Millis) -> EventBody {
+            self.outcome = outcome;
+            self.timing.total = Some(total);
+            EventBody::$kind(self)
+        }
+    };
 }
 
 impl EntryFacts for ConnectionFacts {
+    closed_as!(Connection);
+
     fn opening(&self) -> OpenedEvent {
         OpenedEvent {
             opens: Text::constant("connection"),
@@ -172,15 +185,11 @@ impl EntryFacts for ConnectionFacts {
             ..OpenedEvent::default()
         }
     }
-
-    fn closing(mut self: Box<Self>, outcome: EntryOutcome, total: crate::Millis) -> EventBody {
-        self.outcome = outcome;
-        self.timing.total = Some(total);
-        EventBody::Connection(self)
-    }
 }
 
 impl EntryFacts for DnsFacts {
+    closed_as!(Dns);
+
     fn opening(&self) -> OpenedEvent {
         OpenedEvent {
             opens: Text::constant("dns"),
@@ -189,15 +198,11 @@ impl EntryFacts for DnsFacts {
             ..OpenedEvent::default()
         }
     }
-
-    fn closing(mut self: Box<Self>, outcome: EntryOutcome, total: crate::Millis) -> EventBody {
-        self.outcome = outcome;
-        self.timing.total = Some(total);
-        EventBody::Dns(self)
-    }
 }
 
 impl EntryFacts for RequestFacts {
+    closed_as!(Request);
+
     fn opening(&self) -> OpenedEvent {
         OpenedEvent {
             opens: Text::constant("request"),
@@ -210,12 +215,6 @@ impl EntryFacts for RequestFacts {
             capability: self.capability.clone(),
             secrets: self.secrets.clone(),
         }
-    }
-
-    fn closing(mut self: Box<Self>, outcome: EntryOutcome, total: crate::Millis) -> EventBody {
-        self.outcome = outcome;
-        self.timing.total = Some(total);
-        EventBody::Request(self)
     }
 }
 

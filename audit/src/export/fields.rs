@@ -46,8 +46,8 @@ impl EventFields {
         self.map
     }
 
-    /// The URL, as far as it is known. Not a field of the log: there, a URL's
-    /// user part has nowhere to hide.
+    /// The URL, as far as it is known. The log itself has no field for a whole URL,
+    /// because a user name and password could be in it.
     pub(super) fn url(&self) -> Option<String> {
         let host = self.peek_str("server.address")?;
         let scheme = self.peek_str("url.scheme").unwrap_or("https");

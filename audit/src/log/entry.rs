@@ -83,7 +83,7 @@ impl<F: EntryFacts> Entry<F> {
     }
 
     /// Writes the `opened` line with the facts known so far, and resolves when it
-    /// is as safe as the log's [`SyncPolicy`](super::Sync) policy makes it. Only then
+    /// is as safe as the log's [`SyncPolicy`](super::SyncPolicy) makes it. Only then
     /// may the first byte leave.
     ///
     /// The line is written once, however often this is called. Dropping the

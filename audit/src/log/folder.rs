@@ -7,7 +7,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ use crate::line::{ChainLink, LineError};
 use crate::line_reader::{LinePosition, LineReader, NextLine};
 use crate::seal::SEAL;
 use crate::segment::{self, CURRENT_SEGMENT, Segment};
+use crate::whole_file::loose_mode;
 
 /// Why a log could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -196,11 +197,10 @@ fn create(path: &Path) -> io::Result<File> {
 }
 
 fn refuse_loose(path: &Path, metadata: &fs::Metadata, wanted: u32) -> Result<(), OpenError> {
-    let mode = metadata.mode() & 0o7777;
-    if mode & 0o077 == 0 {
-        return Ok(());
+    match loose_mode(metadata) {
+        None => Ok(()),
+        Some(mode) => Err(OpenError::Loose { path: path.to_owned(), mode, wanted }),
     }
-    Err(OpenError::Loose { path: path.to_owned(), mode, wanted })
 }
 
 /// What a segment holds.

@@ -26,6 +26,11 @@ impl Unavailable {
     pub(super) fn failed(step: WriterStep, err: &io::Error) -> Self {
         Self::Failed { step, why: format_args!("{err}").into() }
     }
+
+    /// Whoever wrote has panicked.
+    pub(super) fn writer_stopped() -> Self {
+        Self::Failed { step: WriterStep::Run, why: Text::constant("its writer has stopped") }
+    }
 }
 
 /// What the writer was doing.

@@ -1,7 +1,7 @@
 //! Gives records their place in the chain and writes them.
 //!
 //! Whoever has the writer's lock takes everything that was handed over, chains
-//! the lines and writes them with one call. That is the [thread](super::thread),
+//! the lines and writes them with one call. That is the [thread](super::writer_thread),
 //! or a caller who must not go on before a record is written: at rest that is
 //! one short write, and under load one write for the records of many.
 //!
@@ -44,7 +44,7 @@ pub(super) struct LogWriter {
     sync: SyncPolicy,
     segment_bytes: u64,
     max_bytes: u64,
-    /// Whose name upkeep lines bear.
+    /// The run that lines about the log itself bear the name of.
     run: RunName,
 
     head: ChainHead,
@@ -323,12 +323,11 @@ impl LogWriter {
     /// Begins a new segment if the current one is full. Nothing is in hand then,
     /// so nothing is lost if it fails.
     pub(super) fn rotate_if_full(&mut self) -> Result<(), WriteFailure> {
-        let sink = match self.sink.as_deref_mut() {
-            Some(sink) if self.current_bytes >= self.segment_bytes => sink,
-            Some(_) | None => return Ok(()),
-        };
-        self.current_hash.update(&self.unhashed);
-        self.unhashed.clear();
+        if self.current_bytes < self.segment_bytes {
+            return Ok(());
+        }
+        self.hash_written();
+        let Some(sink) = self.sink.as_deref_mut() else { return Ok(()) };
         let previous = sink.rotate().map_err(|err| WriteFailure::of(WriterStep::Rotate, &err))?;
         let previous_sha256 = mem::take(&mut self.current_hash).finish();
         self.current_bytes = 0;

@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 
 use super::options::SyncPolicy;
 use super::state::LogState;
-use super::unavailable::{Unavailable, WriteFailure, WriterStep};
+use super::unavailable::{Unavailable, WriteFailure};
 use super::writer::LogWriter;
 use crate::chain::ChainHead;
-use crate::text::Text;
 
 /// How long records that nobody waits for are gathered, under [`SyncPolicy::Awaited`].
 const GATHER_TIME: Duration = Duration::from_millis(4);
@@ -37,9 +36,7 @@ impl WriterThread {
     /// Writes until the log is closed, its handles are gone, or the disk fails.
     pub(super) fn run(self) {
         // Also if this panics: whoever waits is told.
-        let stopped = Text::constant("its writer has stopped");
-        let mut ending =
-            EndGuard(&self, Err(Unavailable::Failed { step: WriterStep::Run, why: stopped }));
+        let mut ending = EndGuard(&self, Err(Unavailable::writer_stopped()));
         ending.1 = self.serve();
     }
 
@@ -162,10 +159,7 @@ impl WriterThread {
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, LogWriter>, WriteFailure> {
-        self.writer.lock().map_err(|_poisoned| {
-            let why = Text::constant("its writer has stopped");
-            Unavailable::Failed { step: WriterStep::Run, why }.into()
-        })
+        self.writer.lock().map_err(|_poisoned| Unavailable::writer_stopped().into())
     }
 }
 

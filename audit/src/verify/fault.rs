@@ -28,6 +28,12 @@ pub struct Break {
     pub fault: Fault,
 }
 
+impl Break {
+    pub(super) fn of_file(file: impl Into<PathBuf>, fault: Fault) -> Self {
+        Self { file: file.into(), place: None, fault }
+    }
+}
+
 impl fmt::Display for Break {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Escaped: the name may be an agent's.

@@ -50,8 +50,7 @@ pub(super) fn segments(
     // A gap in the numbers is a missing file, whatever the lines say.
     for (segment, wanted) in segments.iter().zip(1..) {
         if segment.number().is_some_and(|number| number != wanted) {
-            let file = PathBuf::from(segment::finished(wanted));
-            return Err(Break { file, place: None, fault: Fault::MissingFile }.into());
+            return Err(Break::of_file(segment::finished(wanted), Fault::MissingFile).into());
         }
     }
     let files = segments.iter().map(|one| (one.path().to_owned(), one.name().into())).collect();
