@@ -3,7 +3,7 @@
 //! The same destination arrives in many places (CONNECT, an absolute URL, a
 //! `Host` header, SNI, SOCKS) and must compare equal in all of them. So every
 //! one of them is read here, and an address has one form: `0x7f.1` is
-//! `127.0.0.1`, and an IPv4 address in IPv6 clothes is the IPv4 address.
+//! `127.0.0.1`, and an IPv4-mapped IPv6 address is the IPv4 address.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -234,7 +234,7 @@ fn split(text: &str) -> Result<(&str, Option<&str>), AuthorityFault> {
     }
 }
 
-/// Digits only: Rust reads `+443` as a number, and so would not be the last to.
+/// Digits only: Rust reads `+443` as a number too, and other parsers do not.
 fn read_port(written: &str) -> Result<u16, AuthorityFault> {
     let plain = !written.starts_with('0') && written.bytes().all(|b| b.is_ascii_digit());
     match written.parse() {

@@ -20,7 +20,8 @@ use crate::yaml::{Item, Spanned};
 
 mod rule;
 
-pub(crate) use rule::{RuleCompiler, RuleList};
+use rule::RuleCompiler;
+pub(crate) use rule::{RuleList, host_shape};
 
 /// One document, checked.
 #[derive(Debug)]
@@ -69,34 +70,80 @@ pub(crate) fn compile(
     let mut all = known.clone();
     all.extend(secrets.clone());
 
-    let mut layer = Layer {
-        source: Arc::clone(&source.name),
-        mounts: mounts(source, &document),
-        rules: Vec::new(),
-        secrets,
-        tests: Vec::new(),
-        notes: Vec::new(),
-        document,
-    };
-    let context =
+    let compiler =
         RuleCompiler { source, prefix, secrets: secrets_are_read.then_some(&all), registries };
-    let net = &layer.document.net;
+    let net = &document.net;
     let lists = [
         (RuleList::Of(Verdict::Deny), &net.deny),
         (RuleList::Of(Verdict::Ask), &net.ask),
         (RuleList::Of(Verdict::Allow), &net.allow),
         (RuleList::Passthrough, &net.passthrough),
     ];
-    // Each name's rule, by its number. Looking through them all for every name would
-    // make a long policy slow to read.
-    let mut named = HashMap::new();
+    let mut compiled = CompiledRules::default();
     for (list, written) in lists {
-        let (rules, notes) = (&mut layer.rules, &mut layer.notes);
-        compile_list(list, written, &context, &mut named, rules, notes, problems);
+        compiled.add(list, written, &compiler, problems);
     }
-    for Item { at, index, value, .. } in layer.document.tests.iter().filter(|test| test.whole) {
+    Layer {
+        source: Arc::clone(&source.name),
+        mounts: mounts(source, &document),
+        rules: compiled.rules,
+        secrets,
+        tests: tests_of(source, &document, problems),
+        notes: compiled.notes,
+        document,
+    }
+}
+
+/// The rules of one document so far.
+#[derive(Default)]
+struct CompiledRules {
+    rules: Vec<Rule>,
+    notes: Vec<PolicyNote>,
+    /// Each name's rule, by its number. Looking through them all for every name would
+    /// make a long policy slow to read.
+    named: HashMap<Arc<str>, usize>,
+}
+
+impl CompiledRules {
+    fn add(
+        &mut self,
+        list: RuleList,
+        written: &[Item<WrittenRule>],
+        compiler: &RuleCompiler<'_>,
+        problems: &mut Problems,
+    ) {
+        // Half a rule is reported already; a check of it would find mistakes that
+        // nobody made.
+        for Item { at, index, value, .. } in written.iter().filter(|item| item.whole) {
+            let path = format!("net.{}[{index}]", list.field());
+            let problem = |message| compiler.source.problem(*at, path.clone(), message);
+            match compiler.rule(list, &path, *at, value) {
+                Ok((rule, note)) => {
+                    let first = *self.named.entry(Arc::clone(&rule.id)).or_insert(self.rules.len());
+                    if let Some(first) = self.rules.get(first) {
+                        let (id, line) = (&rule.id, first.location.line);
+                        let message =
+                            format!("`{id}` names two rules; the first is on line {line}");
+                        problems.push(problem(message));
+                    }
+                    self.notes.extend(note);
+                    self.rules.push(rule);
+                }
+                Err(faults) => faults.into_iter().for_each(|fault| problems.push(problem(fault))),
+            }
+        }
+    }
+}
+
+fn tests_of(
+    source: &Source,
+    document: &PolicyDocument,
+    problems: &mut Problems,
+) -> Vec<PolicyTest> {
+    let mut tests = Vec::new();
+    for Item { at, index, value, .. } in document.tests.iter().filter(|test| test.whole) {
         match SampleRequest::parse(value) {
-            Ok(sample) => layer.tests.push(PolicyTest {
+            Ok(sample) => tests.push(PolicyTest {
                 request: value.request.as_str().into(),
                 expect: value.expect,
                 rule: value.rule.as_deref().map(Into::into),
@@ -108,41 +155,7 @@ pub(crate) fn compile(
             }
         }
     }
-    layer
-}
-
-fn compile_list(
-    list: RuleList,
-    written: &[Item<WrittenRule>],
-    context: &RuleCompiler<'_>,
-    named: &mut HashMap<Arc<str>, usize>,
-    rules: &mut Vec<Rule>,
-    notes: &mut Vec<PolicyNote>,
-    problems: &mut Problems,
-) {
-    // Half a rule is reported already; a check of it would find mistakes that
-    // nobody made.
-    for Item { at, index, value, .. } in written.iter().filter(|item| item.whole) {
-        let place = format!("net.{}[{index}]", list.field());
-        match context.rule(list, &place, *at, value) {
-            Ok((rule, note)) => {
-                let first = *named.entry(Arc::clone(&rule.id)).or_insert(rules.len());
-                if let Some(first) = rules.get(first) {
-                    let line = first.location.line;
-                    let message =
-                        format!("`{}` names two rules; the first is on line {line}", rule.id);
-                    problems.push(context.source.problem(*at, place, message));
-                }
-                notes.extend(note);
-                rules.push(rule);
-            }
-            Err(faults) => {
-                for fault in faults {
-                    problems.push(context.source.problem(*at, place.clone(), fault));
-                }
-            }
-        }
-    }
+    tests
 }
 
 fn secret(source: &Source, written: &SecretSection) -> Result<Secret, String> {

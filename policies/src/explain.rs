@@ -51,11 +51,11 @@ impl Policy {
     /// Explains the answer to one request.
     pub fn explain(&self, sample: &SampleRequest) -> Explanation<'_> {
         let decision = self.decide(&sample.question());
-        let sealed = match self.admit(&sample.target.destination) {
+        let unopened = match self.admit(&sample.target.destination) {
             Admission::Passthrough(decision) | Admission::Tcp(decision) => Some(decision),
             Admission::Ask(_) | Admission::Deny(_) | Admission::Inspect => None,
         };
-        if let Some(decision) = sealed {
+        if let Some(decision) = unopened {
             let because = "the connection is relayed unopened, so its requests are not judged";
             return Explanation {
                 decision,

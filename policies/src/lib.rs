@@ -1,9 +1,10 @@
 //! The policy language of Sluice: read, check, merge, decide, explain.
 //!
-//! Start at [`read`], which turns a file into a [`Policy`] or into everything
+//! Start at [`read()`], which turns a file into a [`Policy`] or into everything
 //! that is wrong with it, and at [`Policy::decide`], which answers for one
 //! request. One rule's way from YAML to a decision is a file a step: `yaml`,
-//! `document` (as written), `compile` (into `rule`), `merge`, `index`, `decide`.
+//! `document` (as written), `compile` (into `rule`), `merge`, `index`, `decide` (a
+//! `question` into a `decision`).
 //! Both sides of the gateway share the types [`HostName`], [`Destination`] and
 //! [`RequestPath`]: they are parsed once, here, and compared as they are.
 //!

@@ -13,7 +13,7 @@ use crate::decide::Rules;
 use crate::document::{
     Mode, NetLimitsSection, OverridesSection, ProcSection, ScanAction, ScanSection, Workspace,
 };
-use crate::host_pattern::{HostPattern, covers};
+use crate::host_pattern::HostPattern;
 use crate::names::RelativePath;
 use crate::policy::{
     ApprovalSettings, Fs, Net, NetLimits, Overrides, Policy, ProcLimits, ScanSettings,
@@ -152,8 +152,7 @@ pub(crate) fn merge_overrides<'a>(layers: impl Iterator<Item = &'a OverridesSect
 /// The patterns of either list that some pattern of the other one covers.
 fn narrowest(one: &[HostPattern], other: &[HostPattern]) -> Vec<HostPattern> {
     let within = |inner: &[HostPattern], outer: &[HostPattern]| -> Vec<HostPattern> {
-        let covered = |pattern: &&HostPattern| outer.iter().any(|wider| covers(wider, pattern));
-        inner.iter().filter(covered).cloned().collect()
+        inner.iter().filter(|pattern| pattern.is_among(outer)).cloned().collect()
     };
     let mut both = within(one, other);
     for pattern in within(other, one) {

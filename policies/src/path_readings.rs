@@ -1,9 +1,9 @@
 //! Every way in which servers read one path.
 //!
 //! `/admin%2Fusers` is one segment to one server and `/admin/users` to the
-//! next; `/admin;x`, `/admin%20` and `/ａdmin` are `/admin` somewhere. The path
-//! that is sent is none the wiser, so a rule is held against all of its
-//! readings: see [`crate::decide`].
+//! next; `/admin;x`, `/admin%20` and `/ａdmin` are `/admin` somewhere. We cannot know
+//! which server is asked, so rules are compared with all readings of a path: see
+//! [`crate::decide`].
 //!
 //! A server does some of a few things to a path, in an order of its own. The
 //! readings are what comes out of doing any of them, in any order, any number
@@ -12,8 +12,8 @@
 //! reading that would itself be refused: a dot segment that only shows once
 //! `;x` is gone is still a dot segment.
 //!
-//! Letter case and a slash at the end are not here: an allow may insist on
-//! them, and a deny sees past them in [`crate::case_fold`].
+//! Letter case and a slash at the end make no further readings: an allow compares
+//! them exactly, and a deny ignores them ([`crate::case_fold`]).
 
 use icu_normalizer::ComposingNormalizerBorrowed;
 

@@ -3,6 +3,8 @@
 //! What [`crate::path`] and [`crate::path_readings`] share: escapes, and the checks
 //! that a path and each of its readings must pass.
 
+use std::fmt::Write as _;
+
 /// Why a path or a query is refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -200,10 +202,5 @@ pub(crate) fn escape(after: &[u8]) -> Option<(u8, &[u8])> {
 }
 
 pub(crate) fn push_escape(spelt: &mut String, byte: u8) {
-    const DIGITS: [char; 16] =
-        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
-    spelt.push('%');
-    for digit in [byte >> 4, byte & 0xf] {
-        spelt.push(*DIGITS.get(usize::from(digit)).expect("four bits are below sixteen"));
-    }
+    write!(spelt, "%{byte:02X}").expect("writing to a string cannot fail");
 }

@@ -1,6 +1,6 @@
 //! A policy that has passed every check.
 //!
-//! Only [`read`](crate::read) makes a [`Policy`], and it refuses a file with any
+//! Only [`read()`](crate::read()) makes a [`Policy`], and it refuses a file with any
 //! problem. So nothing downstream checks again.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,7 +8,7 @@
 //!
 //! What matching cannot know is how a server reads a name: with or without case,
 //! `a[]` as `a`, `a.b` as `a_b`, decoded twice, cut at a NUL, divided at `;` as
-//! well as `&`. All these readings are looked at ([`readings`]). A deny holds if
+//! well as `&`. All these readings are looked at ([`parameter_readings`]). A deny holds if
 //! one of them is the parameter it names; an allow wants that parameter written
 //! plainly, once, and nothing else that could be read as it.
 

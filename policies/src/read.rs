@@ -10,7 +10,6 @@ use std::sync::Arc;
 use crate::capability::{RegistryKind, RegistryUrl};
 use crate::compile::{Layer, compile};
 use crate::document::PolicyDocument;
-use crate::host_pattern::covers;
 use crate::merge::merge;
 use crate::names::SecretName;
 use crate::policy::{Policy, Secret};
@@ -90,14 +89,13 @@ pub fn read(source: &Source, sources: &dyn Sources) -> Result<Policy, Problems> 
                 // All at once, so that nobody has to come back for it.
                 problems.append(out_of_bounds);
             }
-            Err(problems.in_reading_order())
         }
         Err(err) => {
             problems
                 .push(source.whole(format!("the rules of one host are too large together: {err}")));
-            Err(problems.in_reading_order())
         }
     }
+    Err(problems.in_reading_order())
 }
 
 /// A file may bind a secret of a preset anew, to other hosts. The preset's
@@ -107,10 +105,7 @@ fn rebound_secrets(source: &Source, policy: &Policy, problems: &mut Problems) {
         let Some(secret) = rule.secret().and_then(|name| policy.secrets.get(name)) else {
             continue;
         };
-        let foreign = rule
-            .shapes
-            .iter()
-            .find(|shape| !secret.hosts.iter().any(|bound| covers(bound, &shape.host)));
+        let foreign = rule.shapes.iter().find(|shape| !shape.host.is_among(&secret.hosts));
         if let (Some(shape), Some(name)) = (foreign, rule.secret()) {
             problems.push(source.whole(format!(
                 "`{}` sends secret `{name}` to `{}`, which `secrets.{name}.hosts` does not name",

@@ -1,7 +1,7 @@
 //! What a request says besides its first line: headers and parameters by which
 //! servers and frameworks let a request replace its method, path, host or scheme.
 //!
-//! Whether a server honours one of them is its secret, so a request must be
+//! We cannot know whether a server honours one of them, so a request must be
 //! allowed both as it was sent and as it says. A method or a path is judged as a
 //! further method or path. A host, a port or a scheme must be the connection's: it
 //! was resolved, dialled and judged, and another one would be judged by nobody. A
@@ -175,8 +175,8 @@ impl OverrideReader<'_> {
         Ok(())
     }
 
-    /// A second method that disagrees is ambiguous: which of them counts is the
-    /// server's secret.
+    /// A second method that disagrees is ambiguous: only the server knows which of
+    /// them counts.
     fn method(&mut self, method: Method) -> Result<(), OverrideError> {
         match self.found.method.replace(method) {
             Some(other) if other != method => Err(OverrideError::Ambiguous(format!(

@@ -185,7 +185,7 @@ pub enum BodyCheck {
 /// they are looked at: the later, the nearer the request came.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Mismatch {
-    RuleProtocol,
+    Protocol,
     Port,
     Websocket,
     Method,
@@ -197,7 +197,7 @@ pub enum Mismatch {
 impl Mismatch {
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::RuleProtocol => "protocol",
+            Self::Protocol => "protocol",
             Self::Port => "port",
             Self::Websocket => "websocket",
             Self::Method => "method",
@@ -268,7 +268,7 @@ impl Shape {
         path_fits: bool,
     ) -> Option<Mismatch> {
         if !self.carries.fits(question.scheme) {
-            return Some(Mismatch::RuleProtocol);
+            return Some(Mismatch::Protocol);
         }
         if !self.fits_port(question.to) {
             return Some(Mismatch::Port);

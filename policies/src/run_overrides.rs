@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
+use crate::compile::{RuleList, host_shape};
 use crate::decide::Rules;
 use crate::document::{Mode, RuleFields};
-use crate::host_pattern::{HostPattern, covers, listed_hosts};
+use crate::host_pattern::{HostPattern, listed_hosts};
 use crate::policy::{Policy, ProcLimits};
 use crate::reach::Reach;
-use crate::rule::{Carries, Methods, PortSet, Rule, RuleLocation, Shape};
+use crate::rule::{Rule, RuleLocation};
 use crate::summary::summary;
 use crate::units::{Cpus, Size, Span};
 use crate::verdict::Verdict;
@@ -48,7 +49,7 @@ impl Policy {
     pub fn for_run(mut self, wanted: &RunOverrides) -> Result<Self, Vec<NotPermitted>> {
         let mut not_permitted = Vec::new();
         for host in &wanted.allow {
-            if !self.overrides.allow.iter().any(|permitted| covers(permitted, host)) {
+            if !host.is_among(&self.overrides.allow) {
                 let permitted = permitted_hosts(&self.overrides.allow);
                 not_permitted.push(NotPermitted::Host { asked: host.clone(), permitted });
             }
@@ -90,12 +91,6 @@ impl Policy {
         }
         let added = hosts.iter().enumerate().map(|(number, host)| {
             let fields = RuleFields { host: Some(host.clone()), ..RuleFields::default() };
-            let shape = Shape {
-                carries: Carries::Https,
-                methods: Methods::safe(),
-                ports: PortSet::Only(vec![443]),
-                ..Shape::to(host.clone())
-            };
             Rule {
                 id: format!("run.allow[{number}]").into(),
                 verdict: Verdict::Allow,
@@ -104,7 +99,7 @@ impl Policy {
                 reach: Reach::public(),
                 secret: None,
                 exempts_secret_rules: false,
-                shapes: vec![shape],
+                shapes: vec![host_shape(RuleList::Of(Verdict::Allow), host, &fields)],
                 summary: summary(&fields).into(),
             }
         });

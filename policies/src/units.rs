@@ -27,6 +27,10 @@ pub struct UnitError {
 }
 
 impl UnitError {
+    fn new(written: &str, what: &'static str, why: UnitFault) -> Self {
+        Self { written: QuotedInput::of(written), what, why }
+    }
+
     pub fn fault(&self) -> &UnitFault {
         &self.why
     }

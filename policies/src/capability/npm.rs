@@ -7,9 +7,8 @@ use std::fmt;
 
 use super::registry::RegistryUrl;
 use crate::from_text::from_text;
-use crate::method::Method;
 use crate::names::NameError;
-use crate::rule::{Carries, Methods, Paths, PortSet, Shape};
+use crate::rule::{Paths, Shape};
 
 /// A package name: `left-pad`, or `@scope/name`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -76,11 +75,5 @@ pub(crate) fn expand(
         .flat_map(NpmPackage::paths)
         .map(|path| registry.below(&path))
         .collect::<Result<Vec<_>, _>>()?;
-    Ok(vec![Shape {
-        carries: Carries::of(registry.scheme),
-        methods: Methods::of([Method::Get, Method::Head]),
-        paths: Paths::Patterns(paths),
-        ports: PortSet::Only(vec![registry.destination.port]),
-        ..Shape::to(registry.host())
-    }])
+    Ok(vec![registry.reading(Paths::Patterns(paths))])
 }

@@ -5,10 +5,9 @@
 //! other methods and are not part of the capability.
 
 use super::registry::RegistryUrl;
-use crate::method::Method;
 use crate::names::NameError;
 use crate::python_package::{PythonFiles, PythonPackage};
-use crate::rule::{Carries, Methods, Paths, PortSet, Shape};
+use crate::rule::{Paths, Shape};
 
 /// The requests that reading these packages is made of.
 pub(crate) fn expand(
@@ -16,25 +15,18 @@ pub(crate) fn expand(
     registry: &RegistryUrl,
     files: &[RegistryUrl],
 ) -> Result<Vec<Shape>, NameError> {
-    let read = |at: &RegistryUrl, paths| Shape {
-        carries: Carries::of(at.scheme),
-        methods: Methods::of([Method::Get, Method::Head]),
-        paths,
-        ports: PortSet::Only(vec![at.destination.port]),
-        ..Shape::to(at.host())
-    };
     let mut index = Vec::new();
     for package in packages {
         index.push(registry.below(&format!("/{package}"))?);
         index.push(registry.below(&format!("/{package}/"))?);
     }
-    let mut shapes = vec![read(registry, Paths::Patterns(index))];
+    let mut shapes = vec![registry.reading(Paths::Patterns(index))];
     let of = |below: &str| Paths::PythonFiles(PythonFiles::new(packages, below));
     // An index keeps its files beside it, not below it: anywhere on its host.
-    shapes.push(read(registry, of("/")));
+    shapes.push(registry.reading(of("/")));
     for place in files {
         let below = format!("{}/", place.path.as_str().trim_end_matches('/'));
-        shapes.push(read(place, of(&below)));
+        shapes.push(place.reading(of(&below)));
     }
     Ok(shapes)
 }

@@ -6,8 +6,10 @@ use crate::authority::{Destination, Host};
 use crate::from_text::from_text;
 use crate::glob::PathPattern;
 use crate::host_pattern::HostPattern;
+use crate::method::Method;
 use crate::names::NameError;
 use crate::path::RequestPath;
+use crate::rule::{Carries, Methods, Paths, PortSet, Shape};
 use crate::target::{Scheme, Target};
 
 /// The address of a package registry, such as `https://registry.example/npm/`.
@@ -39,14 +41,22 @@ impl RegistryUrl {
         Ok(Self { scheme: target.scheme, destination: target.destination, path })
     }
 
-    pub(crate) fn host(&self) -> HostPattern {
-        match &self.destination.host {
+    /// Requests that read these paths of the registry's host.
+    pub(super) fn reading(&self, paths: Paths) -> Shape {
+        let host = match &self.destination.host {
             Host::Address(address) => HostPattern::Address(*address),
             Host::Name(name) => HostPattern::Exact(name.clone()),
+        };
+        Shape {
+            carries: Carries::of(self.scheme),
+            methods: Methods::of([Method::Get, Method::Head]),
+            paths,
+            ports: PortSet::Only(vec![self.destination.port]),
+            ..Shape::to(host)
         }
     }
 
-    pub(crate) fn below(&self, rest: &str) -> Result<PathPattern, NameError> {
+    pub(super) fn below(&self, rest: &str) -> Result<PathPattern, NameError> {
         PathPattern::below(&self.path, rest)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::capability::{Access, RegistryKind, RegistryLookup, expand_git, expand_npm, expand_pip};
 use crate::document::{OneOrMany, RuleFields, RuleProtocol, Unless, WrittenRule};
 use crate::header_fields::is_judgeable;
-use crate::host_pattern::{HostPattern, covers};
+use crate::host_pattern::HostPattern;
 use crate::names::SecretName;
 use crate::policy::{PolicyNote, Secret};
 use crate::problems::{Position, Source};
@@ -138,6 +138,16 @@ impl RuleCompiler<'_> {
             let refs = fields.refs.as_deref();
             return (expand_git(repository, fields.access, refs, list.verdict()), None);
         }
+        self.package_shapes(list, fields, faults)
+    }
+
+    /// The shapes of a `pip` or `npm` rule.
+    fn package_shapes(
+        &self,
+        list: RuleList,
+        fields: &RuleFields,
+        faults: &mut Faults,
+    ) -> (Vec<Shape>, Option<String>) {
         let (manager, kind) = match fields.pip {
             Some(_) => ("pip", RegistryKind::Pip),
             None => ("npm", RegistryKind::Npm),
@@ -189,7 +199,7 @@ impl RuleCompiler<'_> {
             return;
         };
         for shape in shapes {
-            if !secret.hosts.iter().any(|bound| covers(bound, &shape.host)) {
+            if !shape.host.is_among(&secret.hosts) {
                 faults.push(format!(
                     "secret `{name}` is not meant for `{}`; add the host to `secrets.{name}.hosts` or drop it here",
                     shape.host
@@ -204,7 +214,7 @@ impl RuleCompiler<'_> {
 
 /// A rule about a host. A deny is as wide as it can be read, anything else as
 /// narrow.
-fn host_shape(list: RuleList, host: &HostPattern, fields: &RuleFields) -> Shape {
+pub(crate) fn host_shape(list: RuleList, host: &HostPattern, fields: &RuleFields) -> Shape {
     let ports = match (&fields.port, fields.protocol) {
         (Some(OneOrMany(ports)), _) => PortSet::Only(ports.iter().map(|port| port.get()).collect()),
         (None, _) if list.denies() => PortSet::Any,
@@ -249,85 +259,86 @@ fn host_shape(list: RuleList, host: &HostPattern, fields: &RuleFields) -> Shape 
 /// Fields that mean nothing where they stand. Ignoring one would leave its
 /// author with a rule that is not the one they wrote.
 fn misplaced(list: RuleList, fields: &RuleFields, faults: &mut Faults) {
-    let mut refuse = |there: bool, message: &str| {
-        if there {
-            faults.push(message.to_owned());
-        }
-    };
+    let checks = misplaced_host_fields(list, fields).into_iter();
+    let checks = checks.chain(misplaced_other_fields(list, fields));
+    faults.extend(checks.filter(|(wrong, _)| *wrong).map(|(_, message)| message.to_owned()));
+}
+
+fn misplaced_host_fields(list: RuleList, fields: &RuleFields) -> [(bool, &'static str); 8] {
     let about_host = fields.host.is_some();
+    let is_tcp = fields.protocol == Some(RuleProtocol::Tcp);
     let http_only = fields.methods.is_some()
         || fields.paths.is_some()
         || !fields.query.is_empty()
         || !fields.headers.is_empty()
         || fields.websocket.is_some();
-    refuse(
-        !about_host && (http_only || fields.port.is_some() || fields.protocol.is_some()),
-        "`port`, `protocol`, `methods`, `paths`, `query`, `headers` and `websocket` go with `host`; `git`, `pip` and `npm` set them",
-    );
-    refuse(
-        fields.protocol == Some(RuleProtocol::Tcp) && http_only,
-        "`protocol: tcp` relays bytes unseen: `methods`, `paths`, `query`, `headers` and `websocket` cannot be judged",
-    );
-    refuse(
-        fields.protocol == Some(RuleProtocol::Tcp) && fields.port.is_none(),
-        "`protocol: tcp` needs a `port`",
-    );
-    refuse(
-        fields.protocol == Some(RuleProtocol::Tcp)
-            && matches!(fields.host, Some(HostPattern::Wildcard(_))),
-        "`protocol: tcp` needs one host, not a wildcard",
-    );
-    refuse(
-        list == RuleList::Passthrough && (http_only || fields.protocol.is_some() || !about_host),
-        "`passthrough` entries have `host`, `port`, `addresses`, `name` and `reason` alone: nothing inside is seen",
-    );
-    refuse(
-        fields.methods.as_ref().is_some_and(Vec::is_empty),
-        "`methods: []` matches nothing; leave it out for GET, HEAD and OPTIONS",
-    );
-    refuse(
-        fields.paths.as_ref().is_some_and(Vec::is_empty),
-        "`paths: []` matches nothing; leave it out for every path",
-    );
-    refuse(
-        fields.websocket == Some(true) && fields.methods.is_some(),
-        "`websocket: true` implies its method; leave `methods` out",
-    );
-    refuse(fields.access.is_some() && fields.git.is_none(), "`access` goes with `git`");
-    refuse(
-        fields.refs.is_some() && fields.access != Some(Access::Push),
-        "`refs` goes with `git` and `access: push`",
-    );
-    refuse(
-        fields.refs.as_ref().is_some_and(Vec::is_empty),
-        "`refs: []` lets nothing be pushed; leave it out for every ref",
-    );
-    refuse(
-        fields.refs.is_some() && list.denies(),
-        "`refs` cannot be denied; allow the others instead",
-    );
-    refuse(
-        fields.registry.is_some() && fields.pip.is_none() && fields.npm.is_none(),
-        "`registry` goes with `pip` or `npm`",
-    );
-    refuse(!fields.files.is_empty() && fields.pip.is_none(), "`files` goes with `pip`");
-    refuse(
-        fields.pip.as_ref().is_some_and(Vec::is_empty),
-        "`pip: []` names no package; name some or remove the rule",
-    );
-    refuse(
-        fields.npm.as_ref().is_some_and(Vec::is_empty),
-        "`npm: []` names no package; name some or remove the rule",
-    );
-    refuse(
-        fields.secret.is_some() && (list.denies() || list == RuleList::Passthrough),
-        "`secret` goes with rules that let requests pass",
-    );
-    refuse(fields.unless.is_some() && !list.denies(), "`unless` goes with `deny`");
-    refuse(
-        !fields.addresses.is_empty() && list.denies(),
-        "`addresses` says what may be dialled; a deny dials nothing",
-    );
+    [
+        (
+            !about_host && (http_only || fields.port.is_some() || fields.protocol.is_some()),
+            "`port`, `protocol`, `methods`, `paths`, `query`, `headers` and `websocket` go with `host`; `git`, `pip` and `npm` set them",
+        ),
+        (
+            is_tcp && http_only,
+            "`protocol: tcp` relays bytes unseen: `methods`, `paths`, `query`, `headers` and `websocket` cannot be judged",
+        ),
+        (is_tcp && fields.port.is_none(), "`protocol: tcp` needs a `port`"),
+        (
+            is_tcp && matches!(fields.host, Some(HostPattern::Wildcard(_))),
+            "`protocol: tcp` needs one host, not a wildcard",
+        ),
+        (
+            list == RuleList::Passthrough
+                && (http_only || fields.protocol.is_some() || !about_host),
+            "`passthrough` entries have `host`, `port`, `addresses`, `name` and `reason` alone: nothing inside is seen",
+        ),
+        (
+            is_empty_list(&fields.methods),
+            "`methods: []` matches nothing; leave it out for GET, HEAD and OPTIONS",
+        ),
+        (is_empty_list(&fields.paths), "`paths: []` matches nothing; leave it out for every path"),
+        (
+            fields.websocket == Some(true) && fields.methods.is_some(),
+            "`websocket: true` implies its method; leave `methods` out",
+        ),
+    ]
+}
+
+fn misplaced_other_fields(list: RuleList, fields: &RuleFields) -> [(bool, &'static str); 11] {
+    [
+        (fields.access.is_some() && fields.git.is_none(), "`access` goes with `git`"),
+        (
+            fields.refs.is_some() && fields.access != Some(Access::Push),
+            "`refs` goes with `git` and `access: push`",
+        ),
+        (
+            is_empty_list(&fields.refs),
+            "`refs: []` lets nothing be pushed; leave it out for every ref",
+        ),
+        (
+            fields.refs.is_some() && list.denies(),
+            "`refs` cannot be denied; allow the others instead",
+        ),
+        (
+            fields.registry.is_some() && fields.pip.is_none() && fields.npm.is_none(),
+            "`registry` goes with `pip` or `npm`",
+        ),
+        (!fields.files.is_empty() && fields.pip.is_none(), "`files` goes with `pip`"),
+        (is_empty_list(&fields.pip), "`pip: []` names no package; name some or remove the rule"),
+        (is_empty_list(&fields.npm), "`npm: []` names no package; name some or remove the rule"),
+        (
+            fields.secret.is_some() && (list.denies() || list == RuleList::Passthrough),
+            "`secret` goes with rules that let requests pass",
+        ),
+        (fields.unless.is_some() && !list.denies(), "`unless` goes with `deny`"),
+        (
+            !fields.addresses.is_empty() && list.denies(),
+            "`addresses` says what may be dialled; a deny dials nothing",
+        ),
+    ]
+}
+
+fn is_empty_list<T>(list: &Option<Vec<T>>) -> bool {
+    list.as_ref().is_some_and(Vec::is_empty)
 }
 
 /// An address written out must be one that could ever be dialled.

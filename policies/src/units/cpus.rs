@@ -6,7 +6,6 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{UnitError, UnitFault, amount_in_documents};
-use crate::quoted_input::QuotedInput;
 
 /// A number of processors, in thousandths, at least one of those.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -30,11 +29,7 @@ impl Cpus {
     /// # Ok::<(), policies::UnitError>(())
     /// ```
     pub fn parse(written: &str) -> Result<Self, UnitError> {
-        read(written).map_err(|why| UnitError {
-            written: QuotedInput::of(written),
-            what: WHAT,
-            why,
-        })
+        read(written).map_err(|why| UnitError::new(written, WHAT, why))
     }
 
     /// Thousandths of a processor.

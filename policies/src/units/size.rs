@@ -28,11 +28,7 @@ impl Size {
     /// # Ok::<(), policies::UnitError>(())
     /// ```
     pub fn parse(written: &str) -> Result<Self, UnitError> {
-        read(written).map_err(|why| UnitError {
-            written: QuotedInput::of(written),
-            what: "size",
-            why,
-        })
+        read(written).map_err(|why| UnitError::new(written, WHAT, why))
     }
 
     /// Nothing for zero bytes: there is no such size.

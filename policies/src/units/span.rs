@@ -27,11 +27,7 @@ impl Span {
     /// # Ok::<(), policies::UnitError>(())
     /// ```
     pub fn parse(written: &str) -> Result<Self, UnitError> {
-        read(written).map_err(|why| UnitError {
-            written: QuotedInput::of(written),
-            what: WHAT,
-            why,
-        })
+        read(written).map_err(|why| UnitError::new(written, WHAT, why))
     }
 
     /// Nothing for zero milliseconds: there is no such span.

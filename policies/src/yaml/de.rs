@@ -187,7 +187,7 @@ impl<'de> NodeReader<'_> {
                 Ok(value) => visitor.visit_u64(value),
                 Err(_) => visitor.visit_i64(*value),
             },
-            YamlValue::RuleList(items) => visitor.visit_seq(Items { items, next: 0 }),
+            YamlValue::List(items) => visitor.visit_seq(Items { items, next: 0 }),
             YamlValue::Map(entries) => visitor.visit_map(Entries { entries, next: 0 }),
             YamlValue::Null | YamlValue::SetAside => visitor.visit_unit(),
             YamlValue::Text(text) => visitor.visit_str(text),
@@ -237,9 +237,9 @@ impl<'de> Deserializer<'de> for NodeReader<'_> {
         visitor: V,
     ) -> Result<V::Value, ValueError> {
         let result = match &self.node.value {
-            YamlValue::Text(text) => visitor.visit_enum(Variant { name: text, node: None }),
+            YamlValue::Text(text) => visitor.visit_enum(EnumNode { name: text, node: None }),
             YamlValue::Map(entries) => match entries.as_slice() {
-                [(key, node)] => visitor.visit_enum(Variant { name: &key.text, node: Some(node) }),
+                [(key, node)] => visitor.visit_enum(EnumNode { name: &key.text, node: Some(node) }),
                 _ => Err(de::Error::custom(format!(
                     "expected exactly one of `{}`",
                     variants.join("`, `")
@@ -370,31 +370,26 @@ impl<'de> MapAccess<'de> for ItemFields<'_> {
 }
 
 /// An enum written as a word, or as a mapping with that word as its only key.
-struct Variant<'t> {
+struct EnumNode<'t> {
     name: &'t str,
     node: Option<&'t YamlNode>,
 }
 
-impl<'de, 't> EnumAccess<'de> for Variant<'t> {
+impl<'de> EnumAccess<'de> for EnumNode<'_> {
     type Error = ValueError;
-    type Variant = VariantContent<'t>;
+    type Variant = Self;
 
     fn variant_seed<S: DeserializeSeed<'de>>(
         self,
         seed: S,
-    ) -> Result<(S::Value, VariantContent<'t>), ValueError> {
+    ) -> Result<(S::Value, Self), ValueError> {
         let name: de::value::StrDeserializer<'_, ValueError> =
             de::IntoDeserializer::into_deserializer(self.name);
-        Ok((seed.deserialize(name)?, VariantContent { name: self.name, node: self.node }))
+        Ok((seed.deserialize(name)?, self))
     }
 }
 
-struct VariantContent<'t> {
-    name: &'t str,
-    node: Option<&'t YamlNode>,
-}
-
-impl<'t> VariantContent<'t> {
+impl<'t> EnumNode<'t> {
     fn node(&self) -> Result<&'t YamlNode, ValueError> {
         self.node.ok_or_else(|| {
             de::Error::custom(format!("`{}` needs a value: write `{}: ...`", self.name, self.name))
@@ -406,7 +401,7 @@ impl<'t> VariantContent<'t> {
     }
 }
 
-impl<'de> VariantAccess<'de> for VariantContent<'_> {
+impl<'de> VariantAccess<'de> for EnumNode<'_> {
     type Error = ValueError;
 
     fn unit_variant(self) -> Result<(), ValueError> {
@@ -429,8 +424,7 @@ impl<'de> VariantAccess<'de> for VariantContent<'_> {
         _len: usize,
         visitor: V,
     ) -> Result<V::Value, ValueError> {
-        let node = self.node()?;
-        NodeReader::of(node).any(visitor).map_err(|failure| self.placed(failure, node))
+        self.struct_variant(&[], visitor)
     }
 
     fn struct_variant<V: Visitor<'de>>(

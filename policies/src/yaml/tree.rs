@@ -22,7 +22,7 @@ pub(super) enum YamlValue {
     Bool(bool),
     Float(f64),
     Integer(i64),
-    RuleList(Vec<YamlNode>),
+    List(Vec<YamlNode>),
     Map(Vec<(MapKey, YamlNode)>),
     Null,
     /// A value with a problem, reported already; as if it were not there.
@@ -47,7 +47,7 @@ impl YamlNode {
     /// Whether nothing in it was set aside.
     pub(super) fn is_whole(&self) -> bool {
         match &self.value {
-            YamlValue::RuleList(items) => items.iter().all(Self::is_whole),
+            YamlValue::List(items) => items.iter().all(Self::is_whole),
             YamlValue::Map(entries) => entries.iter().all(|(_, node)| node.is_whole()),
             YamlValue::SetAside => false,
             YamlValue::Bool(_)
@@ -67,7 +67,7 @@ impl YamlNode {
             return first_time;
         };
         let next = match (&mut self.value, step) {
-            (YamlValue::RuleList(items), PathStep::Index(index)) => items.get_mut(*index),
+            (YamlValue::List(items), PathStep::Index(index)) => items.get_mut(*index),
             (YamlValue::Map(entries), PathStep::Key(name)) => {
                 entries.iter_mut().find(|(key, _)| key.text == *name).map(|(_, node)| node)
             }
@@ -125,7 +125,7 @@ struct TreeBuilder<'s> {
 
 /// A list or a mapping whose end has not been seen.
 enum OpenCollection {
-    RuleList {
+    List {
         at: Position,
         items: Vec<YamlNode>,
         refused: bool,
@@ -165,7 +165,7 @@ impl TreeBuilder<'_> {
             }
             Event::SequenceStart(_, anchor, tag) => {
                 let refused = self.refuse_extras(at, anchor != 0, tag.is_some());
-                self.open.push(OpenCollection::RuleList { at, items: Vec::new(), refused });
+                self.open.push(OpenCollection::List { at, items: Vec::new(), refused });
             }
             Event::MappingStart(_, anchor, tag) => {
                 let refused = self.refuse_extras(at, anchor != 0, tag.is_some());
@@ -201,13 +201,13 @@ impl TreeBuilder<'_> {
 
     fn close(&mut self) {
         let node = match self.open.pop() {
-            Some(OpenCollection::RuleList { at, items, refused: false }) => {
-                YamlNode { at, value: YamlValue::RuleList(items) }
+            Some(OpenCollection::List { at, items, refused: false }) => {
+                YamlNode { at, value: YamlValue::List(items) }
             }
             Some(OpenCollection::Map { at, entries, refused: false, .. }) => {
                 YamlNode { at, value: YamlValue::Map(entries) }
             }
-            Some(OpenCollection::RuleList { at, .. } | OpenCollection::Map { at, .. }) => {
+            Some(OpenCollection::List { at, .. } | OpenCollection::Map { at, .. }) => {
                 YamlNode { at, value: YamlValue::SetAside }
             }
             None => return,
@@ -220,7 +220,7 @@ impl TreeBuilder<'_> {
     fn place_node(&mut self, node: YamlNode) {
         match self.open.last_mut() {
             None => self.root = Some(node),
-            Some(OpenCollection::RuleList { items, .. }) => items.push(node),
+            Some(OpenCollection::List { items, .. }) => items.push(node),
             Some(OpenCollection::Map { entries, seen, key, .. }) => match key.take() {
                 None => {
                     let (pending, fault) = as_key(node);
@@ -273,7 +273,7 @@ impl TreeBuilder<'_> {
             .open
             .iter()
             .filter_map(|open| match open {
-                OpenCollection::RuleList { items, .. } => Some(PathStep::Index(items.len())),
+                OpenCollection::List { items, .. } => Some(PathStep::Index(items.len())),
                 OpenCollection::Map { key: Some(PendingKey::Key(key)), .. } => {
                     Some(PathStep::Key(key.text.clone()))
                 }
