@@ -7,7 +7,7 @@ use clap::builder::BoolishValueParser;
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::console::{Color, Console, Format, Tone};
+use crate::console::{Color, Console, Format};
 use crate::exit::{Exit, Failure};
 use crate::request::RunFlags;
 use crate::verbs::{
@@ -207,14 +207,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Ls(asked) => ls::run(asked, &mut console),
         Command::Policy(asked) => policy::run(asked, &mut console),
         Command::Rm(asked) => rm::run(asked, &mut console),
-        Command::Run(asked) => match run::verb(asked, &mut console) {
-            // A code of the command's own would say that it ran.
-            Err(Failure::Failed(err)) => {
-                tell(&Failure::Failed(err), &mut console);
-                Ok(Exit::Command(run::RUNNER_FAILED))
-            }
-            ran => ran,
-        },
+        Command::Run(asked) => run::verb(asked, &mut console).map_err(Failure::before_the_command),
         Command::Session(asked) => session::run(asked, &mut console),
         Command::Stats(asked) => stats::run(asked, &mut console),
         Command::Sweep(asked) => sweep::run(asked, &mut console),
@@ -232,10 +225,9 @@ pub fn run(cli: Cli) -> Exit {
 }
 
 fn tell(failure: &Failure, console: &mut Console) {
-    let error = console.toned_aside(Tone::Bad, "error:");
     match failure {
-        Failure::Failed(_) | Failure::Usage(_) => {
-            console.say(format_args!("{error} {}", failure.in_one_line()));
+        Failure::Failed(_) | Failure::NotStarted(_) | Failure::Usage(_) => {
+            console.error(failure.in_one_line());
         }
         Failure::OutputClosed => {}
         // Many lines, and harmless already.

@@ -13,11 +13,11 @@ use std::{fs, io};
 
 use anyhow::Context as _;
 use engine::environment::Environment;
+use engine::spec::BackendKind;
 use policies::yaml::{self, Item};
 use policies::{Cpus, OverridesSection, ProcLimits, SecretName, Size, Source, Span};
 
 use crate::exit::Failure;
-use crate::request::BackendKind;
 use permitted::{MountWritten, SecretWritten, Sections};
 pub use permitted::{Permitted, PermittedMount, SecretSource};
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
-use files::printable::ascii_json;
+use files::printable::{Printable, ascii_json};
 use serde::Serialize;
 
 use crate::exit::Failure;
@@ -117,6 +117,23 @@ impl Console {
         // In one piece: what passes letter by letter would cost a call for each,
         // and others write here too.
         drop(self.err.write_all(format!("{line}\n").as_bytes()));
+    }
+
+    /// A line beside the result that begins with a coloured word. The text may come
+    /// from anywhere: it is made harmless here.
+    pub fn say_labelled(&mut self, tone: Tone, label: &str, text: impl fmt::Display) {
+        let label = self.toned_aside(tone, label);
+        self.say(format_args!("{label} {}", Printable(&text.to_string())));
+    }
+
+    /// Something that a person should know before it goes on.
+    pub fn note(&mut self, text: impl fmt::Display) {
+        self.say_labelled(Tone::Warn, "note:", text);
+    }
+
+    /// Something that failed, where the verb still has more to do or say.
+    pub fn error(&mut self, text: impl fmt::Display) {
+        self.say_labelled(Tone::Bad, "error:", text);
     }
 
     /// The whole result as one JSON value; on one line if lines were asked for.

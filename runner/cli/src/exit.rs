@@ -48,6 +48,9 @@ pub enum Failure {
     /// Whoever read our output has left, as `head` does. Not worth a word.
     #[error("nobody reads the output")]
     OutputClosed,
+    /// A command or a session was not started; the code is not a command's own.
+    #[error(transparent)]
+    NotStarted(anyhow::Error),
     #[error(transparent)]
     Policy(#[from] Problems),
     #[error("{0}")]
@@ -55,10 +58,19 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// The same failure of a verb whose exit code is the command's own: 1 would say
+    /// that the command ran.
+    pub fn before_the_command(self) -> Self {
+        match self {
+            Self::Failed(err) => Self::NotStarted(err),
+            Self::NotStarted(_) | Self::OutputClosed | Self::Policy(_) | Self::Usage(_) => self,
+        }
+    }
+
     /// What is told of it, with its causes, harmless for a terminal.
     pub fn in_one_line(&self) -> String {
         match self {
-            Self::Failed(err) => Printable(&format!("{err:#}")).to_string(),
+            Self::Failed(err) | Self::NotStarted(err) => Printable(&format!("{err:#}")).to_string(),
             Self::OutputClosed | Self::Policy(_) | Self::Usage(_) => {
                 Printable(&self.to_string()).to_string()
             }
@@ -68,11 +80,15 @@ impl Failure {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Failed(_) => Exit::Failed,
+            Self::NotStarted(_) => Exit::Command(NOT_STARTED),
             Self::OutputClosed => Exit::Success,
             Self::Policy(_) | Self::Usage(_) => Exit::Invalid,
         }
     }
 }
+
+/// As `env` and `timeout` say it.
+const NOT_STARTED: u8 = 125;
 
 #[cfg(test)]
 mod tests {

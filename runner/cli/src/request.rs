@@ -5,17 +5,18 @@
 //! all of it at once. The result says what is wanted; how it is done is decided
 //! by [`engine::plan`].
 
-mod backend_kind;
+mod backend_args;
 mod flags;
 mod ours;
 mod pins;
+mod planned;
 mod policy;
+mod resolve;
 mod secrets;
+mod variables;
 
-pub use engine::spec::{
-    AGENT_IMAGE, BackendKind, Pin, Request, ResolvedRun, SecretPlan, TrustedRoot, directory_of,
-};
-
-pub(crate) use backend_kind::backend_kind;
+pub use backend_args::BackendArgs;
+pub(crate) use backend_args::backend_kind;
 pub use flags::RunFlags;
-pub(crate) use flags::environment;
+pub(crate) use planned::{PlannedRun, print_plan};
+pub(crate) use variables::environment;

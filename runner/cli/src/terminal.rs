@@ -49,6 +49,11 @@ pub fn size() -> Option<TerminalSize> {
     (size.columns > 0 && size.rows > 0).then_some(size)
 }
 
+/// How large the terminal is, or how large one usually is.
+pub fn size_or_usual() -> TerminalSize {
+    size().unwrap_or(TerminalSize { columns: 80, rows: 24 })
+}
+
 /// Whether there is somebody who sees a question and can answer it.
 pub fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use audit::Event;
 use audit::search::{FoundEvent, Skipped};
 use clap::Args;
-use files::printable::Printable;
 
 use super::filters::Filters;
 use super::logs::Logs;
@@ -157,10 +156,9 @@ impl Listing {
 }
 
 pub(super) fn say_skipped(skipped: &Skipped, console: &mut Console) {
-    let word = console.toned_aside(Tone::Warn, "skipped:");
     let why = match skipped {
         Skipped::Line { .. } => skipped.to_string(),
         Skipped::Read { source, .. } => format!("{skipped}: {source}"),
     };
-    console.say(format_args!("{word} {}", Printable(&why)));
+    console.say_labelled(Tone::Warn, "skipped:", why);
 }

@@ -106,11 +106,8 @@ fn all_of(folder: &Path, all: bool, console: &mut Console) -> Result<Exit, Failu
             }
         }
     } else {
-        let word = console.toned_aside(Tone::Faint, "nothing:");
-        console.say(format_args!(
-            "{word} {} had no network, so no gateway and no log",
-            Printable(&run)
-        ));
+        let text = format_args!("{run} had no network, so no gateway and no log");
+        console.say_labelled(Tone::Faint, "nothing:", text);
     }
     listing.end(console)
 }

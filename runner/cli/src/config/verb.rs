@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use engine::spec::BackendKind;
 use files::printable::Printable;
 use policies::SecretName;
 use serde::Serialize;
@@ -16,7 +17,6 @@ use super::{Config, Permitted, PermittedMount, SecretSource};
 use crate::console::{Console, Format, Tone};
 use crate::environment;
 use crate::exit::{Exit, Failure};
-use crate::request::BackendKind;
 
 /// Write or show your configuration.
 #[derive(Debug, Args)]

@@ -43,9 +43,8 @@ pub(super) fn run(asked: &Check, console: &mut Console) -> Result<Exit, Failure>
                 }
                 (problems.iter().map(Remark::problem).collect(), Exit::Invalid)
             }
-            Err(failure @ Failure::Failed(_)) => {
-                let error = console.toned_aside(Tone::Bad, "error:");
-                console.say(format_args!("{error} {}", failure.in_one_line()));
+            Err(failure @ (Failure::Failed(_) | Failure::NotStarted(_))) => {
+                console.error(failure.in_one_line());
                 (Vec::new(), failure.exit())
             }
             Err(failure @ (Failure::OutputClosed | Failure::Usage(_))) => return Err(failure),

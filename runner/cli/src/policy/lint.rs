@@ -46,8 +46,7 @@ pub(super) fn run(asked: &Lint, console: &mut Console) -> Result<Exit, Failure> 
     for path in &asked.which.files {
         let reviewed = review::read(path)?;
         if let Some(unapproved) = &reviewed.unapproved {
-            let word = console.toned_aside(Tone::Warn, "note:");
-            console.say(format_args!("{word} {}", Printable(unapproved)));
+            console.note(unapproved);
         }
         let policy = reviewed.policy;
         smells.extend(policy.out_of_bounds.iter().map(project_grant));

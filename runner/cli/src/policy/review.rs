@@ -6,7 +6,6 @@
 use std::path::Path;
 
 use engine::spec::Opened;
-use files::printable::Printable;
 use policies::Policy;
 
 use super::FILE;
@@ -16,7 +15,7 @@ use super::obey::{in_words, what_to_type};
 use super::project::ProjectTree;
 use super::read;
 use crate::config;
-use crate::console::{Console, Tone};
+use crate::console::Console;
 use crate::environment;
 use crate::exit::Failure;
 
@@ -58,12 +57,11 @@ pub(super) fn found(path: &Path) -> Result<ReviewedTexts, Failure> {
 impl Reviewed {
     /// Says beside the answer what a run would say.
     pub(super) fn say_notes(&self, console: &mut Console) {
-        let word = console.toned_aside(Tone::Warn, "note:");
         if let Some(unapproved) = &self.unapproved {
-            console.say(format_args!("{word} {}", Printable(unapproved)));
+            console.note(unapproved);
         }
         if !self.policy.out_of_bounds.is_empty() {
-            console.say(format_args!("{word} a run refuses this:"));
+            console.note("a run refuses this:");
             console.say(&self.policy.out_of_bounds);
         }
     }

@@ -10,9 +10,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use audit::Digest;
+use engine::spec::{Pin, TrustedRoot};
 use policies::{AddressClass, HostName, Policy};
 
-use super::{Pin, TrustedRoot};
 use crate::exit::Failure;
 
 /// Checks every pin; all that may not be is said at once.

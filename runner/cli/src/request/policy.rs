@@ -38,7 +38,7 @@ pub(super) fn from_file(
 ) -> Result<UnderPolicy, Failure> {
     let obeyed = obey(chosen, console).map_err(|failure| match failure {
         // To `run`, 1 is what a command may end with.
-        Failure::Failed(_) => Failure::Usage(failure.in_one_line()),
+        Failure::Failed(_) | Failure::NotStarted(_) => Failure::Usage(failure.in_one_line()),
         Failure::OutputClosed | Failure::Policy(_) | Failure::Usage(_) => failure,
     });
     let (ReadForRun { policy, files, managers }, approval) = obeyed?;

@@ -7,10 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::spec::Opened;
+use engine::spec::{Opened, SecretPlan};
 use policies::{HostPattern, Policy, Secret, SecretFrom, SecretName};
 
-use super::SecretPlan;
 use crate::config::SecretSource;
 use crate::exit::Failure;
 

@@ -15,7 +15,6 @@ use engine::session::commands::{Entry, Writing};
 use engine::session::state::State;
 use engine::supervise::{Caller, OVERDUE_SLACK, OutputSink as _, Supervision, supervise};
 use engine::{command, workspace};
-use files::printable::Printable;
 use policies::Span;
 use protocol::init::{CommandEnd, CommandSpec, Streams, TerminalSize};
 use tokio::task::spawn_blocking;
@@ -92,8 +91,7 @@ pub(crate) fn run(asked: &Exec, console: &mut Console) -> Result<Exit, Failure> 
         timeout: asked.timeout.map(Span::get),
     };
     for warning in credentials::warnings(&wanted.environment, &wanted.words) {
-        let word = console.toned_aside(Tone::Warn, "note:");
-        console.say(format_args!("{word} {}", Printable(&warning)));
+        console.note(warning);
     }
     carry_out(&find(&asked.name)?, wanted, console)
 }
@@ -131,7 +129,7 @@ fn carry_out(state: &State, wanted: Wanted, console: &mut Console) -> Result<Exi
     let evidence = state.evidence()?;
     let folder = state.folder();
     let writing = Writing::among_others(folder).context("the session is not there any more")?;
-    let size = terminal::size().unwrap_or(TerminalSize { columns: 80, rows: 24 });
+    let size = terminal::size_or_usual();
     let mut environment = wanted.environment;
     if wanted.tty && !environment.iter().any(|(name, _)| name == "TERM") {
         let kind = std::env::var("TERM").unwrap_or_else(|_| "xterm".to_owned());
@@ -164,8 +162,7 @@ fn carry_out(state: &State, wanted: Wanted, console: &mut Console) -> Result<Exi
                 entry.remove();
                 return Err(anyhow::Error::new(err).context(NO_ANSWER).into());
             };
-            let word = console.toned_aside(Tone::Bad, "error:");
-            console.say(format_args!("{word} {}", Printable(&why)));
+            console.error(&why);
             RunObservations {
                 end: Some(CommandEnd::Unstartable { code, why }),
                 ..RunObservations::default()
@@ -175,8 +172,7 @@ fn carry_out(state: &State, wanted: Wanted, console: &mut Console) -> Result<Exi
     };
     let outcome = judge(&seen);
     if !matches!(outcome, Outcome::Exited { .. }) {
-        let word = console.toned_aside(Tone::Bad, "sluice:");
-        console.say(format_args!("{word} {}", Printable(&outcome.to_string())));
+        console.say_labelled(Tone::Bad, "sluice:", &outcome);
     }
     let code = outcome.code();
     let record = entry.end(outcome, seen.usage).context("its end cannot be written down")?;

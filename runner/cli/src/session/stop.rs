@@ -6,6 +6,7 @@ use engine::backend;
 use engine::run::stop_by;
 use engine::run_lock;
 use engine::session::finish::{Why, finish};
+use engine::spec::BackendKind;
 use engine::work_budget::{self, WorkBudget};
 use files::printable::Printable;
 use tokio::runtime::Runtime;
@@ -15,7 +16,6 @@ use crate::caller;
 use crate::console::{Console, Format, Tone, recording_takes_a_while};
 use crate::environment;
 use crate::exit::{Exit, Failure};
-use crate::request::BackendKind;
 
 /// Stop sessions and close their evidence.
 #[derive(Debug, Args)]
@@ -33,17 +33,15 @@ pub(crate) fn run(asked: &Stop, console: &mut Console) -> Result<Exit, Failure> 
         match stop(name) {
             Ok(finished) => {
                 for left in &finished.left {
-                    let word = console.toned_aside(Tone::Warn, "left behind:");
-                    console.say(format_args!("{word} {left}; `sluice sweep` tries again"));
+                    let text = format_args!("{left}; `sluice sweep` tries again");
+                    console.say_labelled(Tone::Warn, "left behind:", text);
                     exit = Exit::Failed;
                 }
                 for missing in &finished.missing {
-                    let word = console.toned_aside(Tone::Warn, "not in the evidence:");
-                    console.say(format_args!("{word} {}", Printable(missing)));
+                    console.say_labelled(Tone::Warn, "not in the evidence:", missing);
                 }
                 for not_done in &finished.not_done {
-                    let word = console.toned_aside(Tone::Warn, "not whole in the evidence:");
-                    console.say(format_args!("{word} {not_done}"));
+                    console.say_labelled(Tone::Warn, "not whole in the evidence:", not_done);
                 }
                 if console.format == Format::Table {
                     console.say(format_args!("stopped {}, run {}", Printable(name), finished.run));
@@ -51,8 +49,7 @@ pub(crate) fn run(asked: &Stop, console: &mut Console) -> Result<Exit, Failure> 
                 records.push(finished.record);
             }
             Err(failure) => {
-                let word = console.toned_aside(Tone::Bad, "error:");
-                console.say(format_args!("{word} {}", failure.in_one_line()));
+                console.error(failure.in_one_line());
                 exit = Exit::Failed;
             }
         }

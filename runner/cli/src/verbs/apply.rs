@@ -168,9 +168,8 @@ fn tell(report: &Report<'_>, partial: bool, console: &mut Console) -> Result<(),
     }
     for Refused { path, why, tool } in report.refused {
         let word = if why.is_conflict() { "conflict" } else { "refused " };
-        let word = console.toned_aside(Tone::Bad, word);
         let tool = tool.map(|tool| format!(" ({tool})")).unwrap_or_default();
-        console.say(format_args!("{word} {path}: {why}{tool}"));
+        console.say_labelled(Tone::Bad, word, format_args!("{path}: {why}{tool}"));
     }
     if let Some(first) = report.refused.iter().find(|refused| refused.why.can_be_accepted()) {
         console.say(format_args!(
@@ -179,8 +178,7 @@ fn tell(report: &Report<'_>, partial: bool, console: &mut Console) -> Result<(),
         ));
     }
     if let Some(why) = &report.failed {
-        let word = console.toned_aside(Tone::Bad, "stopped at");
-        console.say(format_args!("{word} {}", Printable(why)));
+        console.say_labelled(Tone::Bad, "stopped at", why);
     }
     let count = report.applied.len();
     console.say(match (report.dry_run, report.refused.is_empty() || partial) {
@@ -195,9 +193,8 @@ fn tell(report: &Report<'_>, partial: bool, console: &mut Console) -> Result<(),
 /// said to be so; a seal that does not hold stops us.
 fn unbroken(folder: &RunFolder, console: &mut Console) -> Result<(), Failure> {
     if folder.path().join(audit::seal::SEAL).symlink_metadata().is_err() {
-        let word = console.toned_aside(Tone::Warn, "not sealed:");
-        console
-            .say(format_args!("{word} nothing vouches for what this run is said to have changed"));
+        let text = "nothing vouches for what this run is said to have changed";
+        console.say_labelled(Tone::Warn, "not sealed:", text);
         return Ok(());
     }
     let state = environment::of_this_process().state();

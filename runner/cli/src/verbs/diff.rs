@@ -54,8 +54,7 @@ pub fn run(asked: &Diff, console: &mut Console) -> Result<Exit, Failure> {
         console.say(console.toned_aside(Tone::Faint, "nothing changed"));
     }
     for why in &changes.incomplete {
-        let warning = console.toned_aside(Tone::Warn, "not complete:");
-        console.say(format_args!("{warning} {}", Printable(why)));
+        console.say_labelled(Tone::Warn, "not complete:", why);
     }
     Ok(if changes.incomplete.is_empty() { Exit::Success } else { Exit::Failed })
 }

@@ -5,12 +5,13 @@ use std::time::Instant;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use engine::backend;
+use engine::spec::{AGENT_IMAGE, BackendKind};
 use tokio::runtime::Runtime;
 
 use crate::console::Console;
 use crate::environment;
 use crate::exit::{Exit, Failure};
-use crate::request::{AGENT_IMAGE, BackendKind, backend_kind};
+use crate::request::backend_kind;
 
 /// Make the image that sandboxes are made of.
 #[derive(Debug, Args)]

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use engine::backend::{self, Backend, Enforcement};
+use engine::backend::{Backend, Enforcement};
 use files::printable::{Printable, PrintableLine};
 use inside::probe::walk::{Name, Step, StepResult};
 use serde::Serialize;
@@ -21,24 +21,17 @@ use standin::{Setup, Standin};
 use tokio::runtime::Runtime;
 use tokio::task;
 
-use crate::config;
 use crate::console::{Console, Format, Tone};
-use crate::environment;
 use crate::exit::{Exit, Failure};
-use crate::request::{BackendKind, backend_kind};
+use crate::request::BackendArgs;
 use crate::self_invoke::{Ran, SelfInvocation, probe};
 
 /// See a sandbox at work: a minute, offline, and nothing of yours is touched.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 everything went as it should, 1 something did not.")]
 pub struct Demo {
-    /// Where the sandbox lives [default: the first that answers].
-    #[arg(long, value_parser = backend_kind(), value_name = "NAME", env = "SLUICE_BACKEND", hide_env_values = true)]
-    backend: Option<BackendKind>,
-
-    /// The image it is made of [default: as for `run`].
-    #[arg(long, value_name = "IMAGE", env = "SLUICE_IMAGE", hide_env_values = true)]
-    image: Option<String>,
+    #[command(flatten)]
+    on: BackendArgs,
 }
 
 const ALLOWED: &str = "api.demo.test";
@@ -53,16 +46,11 @@ net:
 ";
 
 pub fn run(asked: &Demo, console: &mut Console) -> Result<Exit, Failure> {
-    let config = config::load(environment::of_this_process())?;
-    let kind = asked.backend.or(config.backend).unwrap_or_default();
-    let image = asked.image.clone().or(config.image);
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let good = runtime.block_on(async {
-        let opened = backend::open(kind, environment::of_this_process()).await?;
-        if let Some(why) = &opened.why {
-            console.say(format_args!("{why}"));
-        }
-        Show { console, checks: Vec::new() }.play(opened.backend.as_ref(), image).await
+        let (backend, image) = asked.on.open(console).await?;
+        let good = Show { console, checks: Vec::new() }.play(&*backend, image).await?;
+        Ok::<_, Failure>(good)
     });
     runtime.shutdown_background();
     Ok(if good? { Exit::Success } else { Exit::Failed })

@@ -1,7 +1,8 @@
 //! What a person can do to get a backend that is not here.
 
+use engine::spec::BackendKind;
+
 use crate::environment;
-use crate::request::BackendKind;
 
 /// How to get a backend that is not here; nothing where the reason says so itself.
 pub(super) fn to_get(kind: BackendKind) -> Option<&'static str> {

@@ -6,6 +6,7 @@ use anyhow::{Context as _, bail};
 use engine::backend::{Abilities, Backend, Enforcement};
 use engine::isolation::Finding;
 use engine::plan::RunId;
+use engine::spec::BackendKind;
 use inside::probe::attack::{Attempt, Outcome, Targets, own_addresses};
 use inside::probe::tools::Row;
 use serde::Serialize;
@@ -14,7 +15,6 @@ use tokio::task;
 
 use super::advice;
 use super::machine::Fact;
-use crate::request::BackendKind;
 use crate::self_invoke::{SelfInvocation, probe};
 
 /// What was found out about one backend.

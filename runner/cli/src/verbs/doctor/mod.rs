@@ -12,6 +12,7 @@ mod machine;
 use anyhow::Context as _;
 use clap::Args;
 use engine::backend;
+use engine::spec::BackendKind;
 use files::printable::Printable;
 use inside::probe::attack::Outcome;
 use inside::probe::fetch::Way;
@@ -22,24 +23,20 @@ use crate::config;
 use crate::console::{Console, Format, Tone};
 use crate::environment;
 use crate::exit::{Exit, Failure};
-use crate::request::{BackendKind, backend_kind};
+use crate::request::BackendArgs;
 use examine::{Examined, Sandboxed};
 use machine::Fact;
 
 /// Say what isolation is really in force here, measured from inside.
 #[derive(Debug, Args)]
 #[command(
+    mut_arg("backend", |arg| arg.help("Examine only this backend [default: each one that answers]")),
     after_help = "Exit codes: 0 every backend that is here keeps its promises, 1 one does not, \
                   or the one you named is not here."
 )]
 pub struct Doctor {
-    /// Only this backend [default: every one that answers].
-    #[arg(long, value_parser = backend_kind(), value_name = "NAME", env = "SLUICE_BACKEND", hide_env_values = true)]
-    backend: Option<BackendKind>,
-
-    /// The image to examine [default: as for `run`].
-    #[arg(long, value_name = "IMAGE", env = "SLUICE_IMAGE", hide_env_values = true)]
-    image: Option<String>,
+    #[command(flatten)]
+    on: BackendArgs,
 }
 
 /// Everything found.
@@ -53,8 +50,8 @@ struct Report {
 
 pub fn run(asked: &Doctor, console: &mut Console) -> Result<Exit, Failure> {
     let config = config::load(environment::of_this_process())?;
-    let image = asked.image.clone().or(config.image);
-    let kinds = match asked.backend {
+    let image = asked.on.image(&config);
+    let kinds = match asked.on.backend {
         Some(kind) => vec![kind],
         None => vec![BackendKind::Docker, BackendKind::Podman, BackendKind::Namespaces],
     };

@@ -22,18 +22,16 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use engine::backend::{self, Abilities, Backend, Enforcement, UserOf};
+use engine::backend::{Abilities, Backend, Enforcement, UserOf};
 use engine::plan::RunId;
 use inside::probe::attack::{self, Attempt, Outcome, Targets, Verdict, pools};
 use standin::{Setup, Standin};
 use tokio::runtime::Runtime;
 use tokio::task;
 
-use crate::config;
 use crate::console::{Console, Format};
-use crate::environment;
 use crate::exit::{Exit, Failure};
-use crate::request::{BackendKind, backend_kind};
+use crate::request::BackendArgs;
 use crate::self_invoke::{Ran, SelfInvocation, probe};
 use canaries::{Canaries, own_addresses};
 use neighbour::Neighbour;
@@ -48,13 +46,8 @@ use witness::Witness;
                   `-o junit` writes a report for CI."
 )]
 pub struct Selftest {
-    /// Where the sandboxes live [default: the first that answers].
-    #[arg(long, value_parser = backend_kind(), value_name = "NAME", env = "SLUICE_BACKEND", hide_env_values = true)]
-    backend: Option<BackendKind>,
-
-    /// The image they are made of [default: as for `run`].
-    #[arg(long, value_name = "IMAGE", env = "SLUICE_IMAGE", hide_env_values = true)]
-    image: Option<String>,
+    #[command(flatten)]
+    on: BackendArgs,
 
     /// Show every attempt, not only those that did not hold.
     #[arg(long, env = "SLUICE_SELFTEST_ALL", hide_env_values = true)]
@@ -63,16 +56,11 @@ pub struct Selftest {
 
 /// Runs the whole test; `junit` instead of the usual forms.
 pub fn run(asked: &Selftest, junit: bool, console: &mut Console) -> Result<Exit, Failure> {
-    let config = config::load(environment::of_this_process())?;
-    let kind = asked.backend.or(config.backend).unwrap_or_default();
-    let image = asked.image.clone().or(config.image);
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let card = runtime.block_on(async {
-        let opened = backend::open(kind, environment::of_this_process()).await?;
-        if let Some(why) = &opened.why {
-            console.say(format_args!("{why}"));
-        }
-        score(opened.backend.as_ref(), image, &mut |line| console.say(line)).await
+        let (backend, image) = asked.on.open(console).await?;
+        let card = score(&*backend, image, &mut |line| console.say(line)).await?;
+        Ok::<_, Failure>(card)
     });
     runtime.shutdown_background();
     let card = card?;
