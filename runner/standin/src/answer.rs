@@ -23,7 +23,7 @@ use hyper::body::{Frame, Incoming};
 use jiff::Timestamp;
 use tokio::time;
 
-use super::seen::{Door, Memory, ReceivedRequest};
+use super::received::{ConnectionInfo, ReceivedRequest, RequestLog};
 use super::websocket;
 
 pub(super) type Answer = Response<BoxBody<Bytes, Infallible>>;
@@ -31,18 +31,18 @@ pub(super) type Answer = Response<BoxBody<Bytes, Infallible>>;
 /// Reads a request to its end, keeps it, and answers.
 pub(super) async fn answer(
     mut request: Request<Incoming>,
-    door: &Door,
-    memory: &Memory,
+    connection: &ConnectionInfo,
+    log: &RequestLog,
 ) -> Result<Answer, Infallible> {
     let path = request.uri().path().to_owned();
     let upgraded = (path == "/websocket").then(|| websocket::accept(&mut request)).flatten();
     let (head, body) = request.into_parts();
-    let body = Limited::new(body, MOST_BYTES).collect().await;
+    let body = Limited::new(body, MAX_BODY_BYTES).collect().await;
     let body = body.map(|collected| collected.to_bytes().len());
     let seen = ReceivedRequest {
         time: Timestamp::now(),
-        tls: door.tls,
-        name: door.name.clone(),
+        tls: connection.tls,
+        name: connection.name.clone(),
         version: format!("{:?}", head.version),
         method: head.method.to_string(),
         host: host(&head.headers, &head.uri, head.version),
@@ -53,11 +53,11 @@ pub(super) async fn answer(
     let said = if body.is_err() {
         plain(StatusCode::PAYLOAD_TOO_LARGE, "that is more than a stand-in reads\n")
     } else if let Some(upgraded) = upgraded {
-        upgraded
+        upgraded.map(BoxBody::new)
     } else {
         by_path(&path, &seen)
     };
-    memory.keep(seen);
+    log.keep(seen);
     Ok(said)
 }
 
@@ -65,7 +65,7 @@ fn by_path(path: &str, seen: &ReceivedRequest) -> Answer {
     let mut parts = path.trim_start_matches('/').splitn(2, '/');
     match (parts.next(), parts.next()) {
         (Some("bytes"), Some(number)) => match number.parse() {
-            Ok(length) if length <= MOST_BYTES => bytes(length),
+            Ok(length) if length <= MAX_BODY_BYTES => bytes(length),
             _ => plain(StatusCode::BAD_REQUEST, "write /bytes/N, with N up to 67108864\n"),
         },
         (Some("status"), Some(number)) => {
@@ -145,4 +145,4 @@ fn pair((name, value): (&http::HeaderName, &HeaderValue)) -> (String, String) {
 
 const EVENTS: u32 = 5;
 const BETWEEN_EVENTS: Duration = Duration::from_millis(100);
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BODY_BYTES: usize = 64 << 20;

@@ -12,7 +12,7 @@
 
 mod answer;
 pub mod program;
-mod seen;
+mod received;
 mod websocket;
 
 use std::io;
@@ -31,8 +31,8 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time;
 use tokio_rustls::LazyConfigAcceptor;
 
-use seen::{Door, Memory};
-pub use seen::{ReceivedRequest, Told};
+use received::{ConnectionInfo, RequestLog};
+pub use received::{ReceivedRequest, RequestSink};
 
 /// What a stand-in is to be.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct Setup {
     /// The hosts it has certificates for: names or addresses.
     pub names: Vec<String>,
     /// Who is told of every request as it comes.
-    pub told: Told,
+    pub sink: RequestSink,
 }
 
 /// A stand-in that serves until it is dropped.
@@ -50,7 +50,7 @@ pub struct Setup {
 pub struct Standin {
     addresses: Vec<SocketAddr>,
     certificate: String,
-    memory: Arc<Memory>,
+    log: Arc<RequestLog>,
     serving: Vec<JoinHandle<()>>,
 }
 
@@ -73,7 +73,7 @@ impl Setup {
     /// One that listens at `at`, is `names` and tells nobody.
     pub fn new(at: SocketAddr, names: &[&str]) -> Self {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
-        Self { listen: vec![at], names, told: Told::default() }
+        Self { listen: vec![at], names, sink: RequestSink::default() }
     }
 
     pub async fn start(self) -> Result<Standin, StandinError> {
@@ -86,8 +86,8 @@ impl Setup {
         let authority = CertificateAuthority::in_memory("stand-in", Lifetime::default())?;
         let certificate = authority.pem();
         let tls = Serving::new(Arc::new(authority))?;
-        let memory = Arc::new(Memory::new(self.told));
-        let host = Arc::new(Host { tls, subjects, memory: Arc::clone(&memory) });
+        let log = Arc::new(RequestLog::new(self.sink));
+        let host = Arc::new(SharedState { tls, subjects, log: Arc::clone(&log) });
 
         let mut listeners = Vec::new();
         for at in self.listen {
@@ -100,7 +100,7 @@ impl Setup {
             .into_iter()
             .map(|(_, listener)| tokio::spawn(accept(listener, Arc::clone(&host))))
             .collect();
-        Ok(Standin { addresses, certificate, memory, serving })
+        Ok(Standin { addresses, certificate, log, serving })
     }
 }
 
@@ -117,12 +117,12 @@ impl Standin {
 
     /// The requests that arrived, oldest first; of very many, the last ones.
     pub fn requests(&self) -> Vec<ReceivedRequest> {
-        self.memory.requests()
+        self.log.requests()
     }
 
     /// How many connections were opened to it, whatever they said.
     pub fn connections(&self) -> u64 {
-        self.memory.connections()
+        self.log.connections()
     }
 }
 
@@ -134,13 +134,13 @@ impl Drop for Standin {
 
 /// What every connection shares.
 #[derive(Debug)]
-struct Host {
+struct SharedState {
     tls: Serving,
     subjects: Vec<Subject>,
-    memory: Arc<Memory>,
+    log: Arc<RequestLog>,
 }
 
-impl Host {
+impl SharedState {
     /// The leaf for whom the client asks. Whoever says no name means an address;
     /// a stranger is shown our first name's, as servers do, and turns away.
     fn subject(&self, asked: Option<&str>) -> Option<&Subject> {
@@ -156,14 +156,14 @@ impl Host {
 }
 
 /// Connections end with this task, which owns them.
-async fn accept(listener: TcpListener, host: Arc<Host>) {
+async fn accept(listener: TcpListener, host: Arc<SharedState>) {
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut open = JoinSet::new();
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                host.memory.connected();
+                host.log.connected();
                 let host = Arc::clone(&host);
                 open.spawn(async move {
                     serve(stream, host).await;
@@ -178,48 +178,48 @@ async fn accept(listener: TcpListener, host: Arc<Host>) {
 }
 
 /// Serves one connection; whoever breaks it off is not worth a word.
-async fn serve(stream: TcpStream, host: Arc<Host>) {
+async fn serve(stream: TcpStream, host: Arc<SharedState>) {
     // It fails on a socket that is gone already.
     stream.set_nodelay(true).ok();
     let mut first = [0];
-    let began = time::timeout(OPENING, stream.peek(&mut first)).await;
+    let began = time::timeout(OPENING_TIMEOUT, stream.peek(&mut first)).await;
     if !matches!(began, Ok(Ok(1))) {
         return;
     }
     if first != [TLS_HANDSHAKE] {
-        return converse(stream, Door { name: None, tls: false }, host).await;
+        return converse(stream, ConnectionInfo { name: None, tls: false }, host).await;
     }
     let Ok(Ok(hello)) =
-        time::timeout(OPENING, LazyConfigAcceptor::new(Default::default(), stream)).await
+        time::timeout(OPENING_TIMEOUT, LazyConfigAcceptor::new(Default::default(), stream)).await
     else {
         return;
     };
     let name = hello.client_hello().server_name().map(str::to_owned);
     let Some(subject) = host.subject(name.as_deref()) else { return };
     let Ok(config) = host.tls.config(subject, Alpn::H2OrHttp1) else { return };
-    if let Ok(Ok(stream)) = time::timeout(OPENING, hello.into_stream(config)).await {
-        converse(stream, Door { name, tls: true }, host).await;
+    if let Ok(Ok(stream)) = time::timeout(OPENING_TIMEOUT, hello.into_stream(config)).await {
+        converse(stream, ConnectionInfo { name, tls: true }, host).await;
     }
 }
 
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    door: Door,
-    host: Arc<Host>,
+    connection: ConnectionInfo,
+    host: Arc<SharedState>,
 ) {
     let answering = service_fn(move |request| {
-        let (door, host) = (door.clone(), Arc::clone(&host));
-        async move { answer::answer(request, &door, &host.memory).await }
+        let (connection, host) = (connection.clone(), Arc::clone(&host));
+        async move { answer::answer(request, &connection, &host.log).await }
     });
     let mut server = auto::Builder::new(TokioExecutor::new());
-    server.http1().timer(TokioTimer::new()).header_read_timeout(OPENING);
+    server.http1().timer(TokioTimer::new()).header_read_timeout(OPENING_TIMEOUT);
     server.http2().timer(TokioTimer::new());
     drop(server.serve_connection_with_upgrades(TokioIo::new(stream), answering).await);
 }
 
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// Whoever has said nothing by then will not.
-const OPENING: Duration = Duration::from_secs(10);
+const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_CONNECTIONS: usize = 512;
 const TLS_HANDSHAKE: u8 = 0x16;
 

@@ -12,14 +12,14 @@ use clap::Parser;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Setup, Told};
+use super::{RequestSink, Setup};
 
 /// A server that is whatever host it is told to be, with TLS and without.
 ///
 /// Writes one JSON line per request to standard output.
 #[derive(Debug, Parser)]
 #[command(name = "sluice-standin", version)]
-struct Args {
+struct StandinArgs {
     /// A host to have a certificate for.
     #[arg(long = "name", value_name = "HOST", required_unless_present = "health")]
     names: Vec<String>,
@@ -39,7 +39,7 @@ struct Args {
 
 /// Does what the command line says, and ends as a program does.
 pub fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = StandinArgs::parse();
     let done = match args.health {
         Some(at) => health(at),
         None => Runtime::new()
@@ -55,16 +55,16 @@ pub fn main() -> ExitCode {
     }
 }
 
-async fn serve(args: Args) -> anyhow::Result<()> {
+async fn serve(args: StandinArgs) -> anyhow::Result<()> {
     let mut stop = signal(SignalKind::terminate()).context("cannot listen for signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
-    let told = Told::to(|seen| {
+    let sink = RequestSink::to(|seen| {
         if let Ok(line) = serde_json::to_string(seen) {
             // A reader that left must not end the server.
             writeln!(io::stdout().lock(), "{line}").ok();
         }
     });
-    let standin = Setup { listen: args.listen, names: args.names, told }.start().await?;
+    let standin = Setup { listen: args.listen, names: args.names, sink }.start().await?;
     for address in standin.addresses() {
         writeln!(io::stderr(), "listening on {address}").ok();
     }

@@ -119,7 +119,7 @@ async fn whoever_is_dropped_no_longer_answers() {
     drop(standin);
     // The connection that was open ends too.
     let mut rest = Vec::new();
-    assert!(time::timeout(OPENING / 2, open.read_to_end(&mut rest)).await.is_ok());
+    assert!(time::timeout(OPENING_TIMEOUT / 2, open.read_to_end(&mut rest)).await.is_ok());
 }
 
 #[tokio::test]

@@ -5,18 +5,16 @@ use std::io;
 use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
 use http::{HeaderValue, Request, Response, StatusCode};
-use http_body_util::Full;
-use http_body_util::combinators::BoxBody;
+use http_body_util::Empty;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-use super::answer::Answer;
-
 /// Agrees to switch, if that is what `request` asks for.
-pub(super) fn accept(request: &mut Request<Incoming>) -> Option<Answer> {
+pub(super) fn accept(request: &mut Request<Incoming>) -> Option<Response<Empty<Bytes>>> {
     let key = request.headers().get(SEC_WEBSOCKET_KEY)?.as_bytes();
     let digest =
         digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, &[key, GUID.as_bytes()].concat());
@@ -28,7 +26,7 @@ pub(super) fn accept(request: &mut Request<Incoming>) -> Option<Answer> {
             echo(TokioIo::new(stream)).await.ok();
         }
     });
-    let mut answer = Response::new(BoxBody::new(Full::default()));
+    let mut answer = Response::new(Empty::new());
     *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = answer.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
@@ -48,7 +46,7 @@ async fn echo(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()>
             short => short.into(),
         };
         // A client that does not mask is none.
-        if second & 0x80 == 0 || length > MOST_BYTES {
+        if second & 0x80 == 0 || length > MAX_MESSAGE_BYTES {
             return Ok(());
         }
         let mut mask = [0; 4];
@@ -84,4 +82,4 @@ const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_MESSAGE_BYTES: u64 = 1 << 20;

@@ -43,40 +43,40 @@ fn as_lines<S: Serializer>(headers: &[(String, String)], serializer: S) -> Resul
 
 /// Who is told of every request as it comes; nobody by default.
 #[derive(Clone, Default)]
-pub struct Told(Option<Arc<Listener>>);
+pub struct RequestSink(Option<Arc<Listener>>);
 
 type Listener = dyn Fn(&ReceivedRequest) + Send + Sync;
 
-impl Told {
+impl RequestSink {
     pub fn to(listener: impl Fn(&ReceivedRequest) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(listener)))
     }
 }
 
-impl fmt::Debug for Told {
+impl fmt::Debug for RequestSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Told(somebody)" } else { "Told(nobody)" })
+        f.write_str(if self.0.is_some() { "RequestSink(set)" } else { "RequestSink(none)" })
     }
 }
 
 /// How a connection was opened.
 #[derive(Clone, Debug)]
-pub(super) struct Door {
+pub(super) struct ConnectionInfo {
     pub(super) name: Option<String>,
     pub(super) tls: bool,
 }
 
 /// Everything that arrived, up to a bound.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct RequestLog {
     requests: Mutex<VecDeque<ReceivedRequest>>,
     connections: AtomicU64,
-    told: Told,
+    sink: RequestSink,
 }
 
-impl Memory {
-    pub(super) fn new(told: Told) -> Self {
-        Self { requests: Mutex::default(), connections: AtomicU64::new(0), told }
+impl RequestLog {
+    pub(super) fn new(sink: RequestSink) -> Self {
+        Self { requests: Mutex::default(), connections: AtomicU64::new(0), sink }
     }
 
     pub(super) fn connected(&self) {
@@ -88,11 +88,11 @@ impl Memory {
     }
 
     pub(super) fn keep(&self, seen: ReceivedRequest) {
-        if let Told(Some(listener)) = &self.told {
+        if let RequestSink(Some(listener)) = &self.sink {
             listener(&seen);
         }
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        if requests.len() == MOST_KEPT {
+        if requests.len() == MAX_KEPT_REQUESTS {
             requests.pop_front();
         }
         requests.push_back(seen);
@@ -104,4 +104,4 @@ impl Memory {
     }
 }
 
-const MOST_KEPT: usize = 1000;
+const MAX_KEPT_REQUESTS: usize = 1000;
