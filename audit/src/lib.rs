@@ -96,4 +96,4 @@ pub use secret_name::{NotASecretName, RecordedSecret, RecordedSecrets};
 pub use text::{Long, Name, Text};
 pub use time::{Millis, Time};
 pub use verify::{Break, Fault, Verified, VerifiedLog, VerifiedSeal, VerifyError, verify};
-pub use whole_file::write_whole_file;
+pub use whole_file::{put_whole_file, write_whole_file};

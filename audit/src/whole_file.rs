@@ -1,29 +1,59 @@
-//! Files for their owner alone, of which readers see all or nothing, also after a crash.
+//! Files of which readers see all or nothing, also after a crash.
 
 use std::ffi::OsString;
-use std::fs::{self, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// Writes a file in place of whatever is at `path`: a draft beside it, synced, then
-/// renamed. The caller syncs the directory if the name must survive a crash.
+/// Writes a private file in place of whatever is at `path`: a draft beside it, synced,
+/// then renamed. The caller syncs the directory if the name must survive a crash.
 pub fn write_whole_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    put_whole_file(path, PRIVATE, |file| write_and_sync(file, bytes)).map(drop)
+}
+
+/// The same with what `write` writes, under this mode as far as the umask permits it.
+/// Nothing is synced that `write` does not sync. Gives the file, still open.
+pub fn put_whole_file(
+    path: &Path,
+    mode: u32,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<File> {
     let mut draft = OsString::from(".");
     draft.push(path.file_name().unwrap_or_default());
     draft.push(format!(".{}", uuid::Uuid::now_v7()));
-    write_via_draft(&path.with_file_name(draft), path, bytes)
+    put_via_draft(&path.with_file_name(draft), path, mode, write)
 }
 
-/// The same with a draft that the caller names.
+/// The same as [`write_whole_file`] with a draft that the caller names.
 pub(crate) fn write_via_draft(draft: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let written = write_new_file(draft, bytes).and_then(|()| fs::rename(draft, path));
-    written.inspect_err(|_| drop(fs::remove_file(draft)))
+    put_via_draft(draft, path, PRIVATE, |file| write_and_sync(file, bytes)).map(drop)
 }
 
 /// Writes and syncs a file that must not exist yet, for its owner alone.
 pub(crate) fn write_new_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    write_and_sync(&mut create_new(path, PRIVATE)?, bytes)
+}
+
+fn put_via_draft(
+    draft: &Path,
+    path: &Path,
+    mode: u32,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<File> {
+    let written = create_new(draft, mode).and_then(|mut file| {
+        write(&mut file)?;
+        fs::rename(draft, path)?;
+        Ok(file)
+    });
+    written.inspect_err(|_| drop(fs::remove_file(draft)))
+}
+
+fn create_new(path: &Path, mode: u32) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
+}
+
+fn write_and_sync(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes).and_then(|()| file.sync_all())
 }
 
@@ -31,6 +61,9 @@ pub(crate) fn write_new_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub(crate) fn loose_mode(metadata: &Metadata) -> Option<u32> {
     Some(metadata.mode() & 0o7777).filter(|mode| mode & 0o077 != 0)
 }
+
+/// For its owner alone.
+const PRIVATE: u32 = 0o600;
 
 #[cfg(test)]
 mod tests {

@@ -24,8 +24,7 @@ const CRATES: [(&str, &str); 11] = [
 
 /// Modules that use each other, directly or through others. What is untangled
 /// goes from this list; nothing new comes to it.
-const TANGLED: [(&str, &str); 0] = [
-];
+const TANGLED: [(&str, &str); 0] = [];
 
 #[test]
 fn a_crate_uses_only_crates_before_it() {

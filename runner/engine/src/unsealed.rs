@@ -7,9 +7,9 @@
 //! that nobody else will seal the run: it closes the evidence as `lost`. A session
 //! goes on without a runner; its file counts once its own folder is gone.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use audit::{Log, Options, Text};
@@ -113,14 +113,13 @@ impl Unsealed {
         let all = state_folder::unsealed(&self.state);
         DirBuilder::new().recursive(true).mode(0o700).create(&all)?;
         let path = all.join(format!("{}.json", self.run()));
+        let text = serde_json::to_string_pretty(self)?;
         // Under another name until it is held and whole.
-        let draft = all.join(format!(".{}", self.run()));
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-        file.try_lock()?;
-        file.write_all(serde_json::to_string_pretty(self)?.as_bytes())?;
-        fs::rename(&draft, &path)?;
-        Ok(Sealer { path, _lock: file })
+        let lock = audit::put_whole_file(&path, 0o600, |file| {
+            file.try_lock()?;
+            file.write_all(text.as_bytes())
+        })?;
+        Ok(Sealer { path, _lock: lock })
     }
 
     /// Takes over sealing, unless somebody who lives will do it.

@@ -1,11 +1,10 @@
 //! `sluice-standin`: a stand-in as a program, until it is told to stop.
 
 use std::io::{self, Write as _};
-use std::net::SocketAddr;
+use std::net::{self, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use std::{fs, net};
 
 use anyhow::Context as _;
 use clap::Parser;
@@ -70,9 +69,8 @@ async fn serve(args: StandinArgs) -> anyhow::Result<()> {
     }
     if let Some(path) = args.ca {
         // In place at once: whoever waits for it never reads half of it.
-        let beside = path.with_extension("new");
-        fs::write(&beside, standin.certificate())
-            .and_then(|()| fs::rename(&beside, &path))
+        let certificate = standin.certificate().as_bytes();
+        audit::put_whole_file(&path, 0o666, |file| file.write_all(certificate))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     tokio::select! {

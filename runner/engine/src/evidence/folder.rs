@@ -4,9 +4,9 @@
 //! the transcript, which grows while the run is going and is usable whenever it
 //! is cut off.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use audit::segment::Segment;
@@ -266,14 +266,7 @@ impl RunFolder {
         write: impl FnOnce(&mut File) -> io::Result<()>,
     ) -> Result<(), FolderError> {
         let path = self.path.join(name);
-        let draft = self.path.join(format!(".{name}.{}", uuid::Uuid::now_v7()));
-        let mut options = OpenOptions::new();
-        let made = options.write(true).create_new(true).mode(0o600).open(&draft);
-        let put = made.and_then(|mut file| {
-            write(&mut file)?;
-            fs::rename(&draft, &path)
-        });
-        put.inspect_err(|_| drop(fs::remove_file(&draft))).map_err(disk("write", &path))
+        audit::put_whole_file(&path, 0o600, write).map(drop).map_err(disk("write", &path))
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -133,11 +133,8 @@ impl Entry {
 
     fn write(&self) -> io::Result<()> {
         let text = files::printable::ascii_json(&serde_json::to_string_pretty(&self.record)?);
-        let draft = self.folder.join(".command.json");
-        let mut options = fs::OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-        writeln!(file, "{text}")?;
-        fs::rename(&draft, self.folder.join("command.json"))
+        let path = self.folder.join("command.json");
+        audit::put_whole_file(&path, 0o600, |file| writeln!(file, "{text}")).map(drop)
     }
 }
 

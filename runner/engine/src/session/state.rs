@@ -4,9 +4,8 @@
 //! and goes with the folder. Whether the session lives is not written down; it
 //! is asked.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
@@ -69,13 +68,9 @@ impl State {
 
     /// Writes it into the folder of its run.
     pub fn write(&self) -> io::Result<()> {
-        let folder = self.folder();
-        let draft = folder.join(".session.json");
-        let mut file = OpenOptions::new();
-        let mut file = file.write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
         let text = serde_json::to_string_pretty(self)?;
-        file.write_all(text.as_bytes())?;
-        fs::rename(draft, folder.join(SESSION_FILE))
+        let path = self.folder().join(SESSION_FILE);
+        audit::put_whole_file(&path, 0o600, |file| file.write_all(text.as_bytes())).map(drop)
     }
 
     /// Writes it for the first time, unless a session that lives, or one that

@@ -104,7 +104,5 @@ fn create(path: &Path, text: &str) -> io::Result<()> {
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let draft = path.with_extension(format!("yaml.{}", std::process::id()));
-    create(&draft, text)?;
-    fs::rename(&draft, path).inspect_err(|_| drop(fs::remove_file(&draft)))
+    audit::put_whole_file(path, 0o666, |file| file.write_all(text.as_bytes())).map(drop)
 }
