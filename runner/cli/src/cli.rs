@@ -18,8 +18,8 @@ use crate::{audit, config, policy, session};
 
 /// Run what you do not trust.
 ///
-/// A policy says what a sandbox may do. The gateway holds it to that and writes
-/// down what happened.
+/// A policy says what a sandbox may do. The gateway enforces it and records
+/// what happened.
 #[derive(Debug, Parser)]
 #[command(
     name = "sluice",
@@ -29,15 +29,15 @@ use crate::{audit, config, policy, session};
     arg_required_else_help = true,
     after_help = "Exit codes:
   0  done
-  1  it failed, or what was checked did not hold
-  2  wrong usage, or a policy that is not valid
-  3  denied, where you asked to fail on that
-`run` ends with the command's own code, or with
-  124  it took too long
-  125  it was not run: the sandbox could not be made as planned
-  126  it cannot be started
-  127  it was not found
-  128+n  signal n
+  1  failed, or a check did not pass
+  2  wrong usage, or an invalid policy
+  3  denied by policy, with --fail-on-denied or --exit-code
+`run` exits with the command's own code, or with
+  124  the command timed out
+  125  the command was not run: the sandbox could not be set up
+  126  the command cannot be started
+  127  the command was not found
+  128+n  the command was killed by signal n
 
 Start with `sluice run -- COMMAND`; `sluice policy init` writes a policy."
 )]
@@ -52,7 +52,7 @@ pub struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 struct Common {
-    /// The form of the result.
+    /// Output format.
     #[arg(
         short,
         long,
@@ -60,8 +60,7 @@ struct Common {
         value_enum,
         default_value_t,
         value_name = "FORM",
-        env = "SLUICE_OUTPUT",
-        hide_env_values = true
+        env = "SLUICE_OUTPUT"
     )]
     output: Form,
 
@@ -72,8 +71,7 @@ struct Common {
         value_enum,
         default_value_t,
         value_name = "WHEN",
-        env = "SLUICE_COLOR",
-        hide_env_values = true
+        env = "SLUICE_COLOR"
     )]
     color: Color,
 }
@@ -83,11 +81,11 @@ struct Common {
 enum Form {
     /// One JSON document.
     Json,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Jsonl,
-    /// A report for CI; of `selftest` alone.
+    /// JUnit XML for CI; only for `selftest`.
     Junit,
-    /// For people.
+    /// Text for people.
     #[default]
     Table,
 }
@@ -105,24 +103,17 @@ impl Form {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Bring a run's changes into the project.
     Apply(apply::Apply),
-    /// List what a run made, or copy it out.
     Artifacts(artifacts::ArtifactsVerb),
-    /// Read what happened: follow, search, show, verify, export.
     Audit(Box<audit::Audit>),
-    /// Print a completion script for a shell.
     Completions(completions::Completions),
-    /// Write or show your configuration.
     Config(config::verb::ConfigVerb),
     Demo(demo::Demo),
-    /// Show what a run changed in its workspace.
     Diff(diff::Diff),
     Doctor(doctor::Doctor),
     Image(image::Image),
     Logs(logs::Logs),
     Ls(ls::Ls),
-    /// Write, check and question policies.
     Policy(policy::Policy),
     Rm(rm::Rm),
     Run(Box<RunFlags>),
@@ -130,7 +121,6 @@ enum Command {
     Session(session::Session),
     Stats(stats::StatsVerb),
     Sweep(sweep::Sweep),
-    /// Show what the terminal of a run showed.
     Transcript(transcript::TranscriptVerb),
 }
 
@@ -168,21 +158,20 @@ fn suggest(mut err: clap::Error, known: &[String]) -> clap::Error {
     err
 }
 
-/// Every verb and flag. A flag's variable says yes in the usual words: `1`, `true`,
-/// `yes`, `on`.
+/// Every verb and flag. The variable of a switch says yes in the usual words: `1`,
+/// `true`, `yes`, `on`. No help shows what a variable holds, which may be a secret.
 pub fn command() -> clap::Command {
-    with_usual_words(Cli::command())
+    with_variables(Cli::command())
 }
 
-fn with_usual_words(command: clap::Command) -> clap::Command {
-    let switch = |arg: clap::Arg| match arg.get_action() {
-        ArgAction::SetTrue => arg.value_parser(BoolishValueParser::new()),
-        _ => arg,
-    };
+fn with_variables(command: clap::Command) -> clap::Command {
     let verbs: Vec<String> =
         command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
-    let command = command.mut_args(switch);
-    verbs.into_iter().fold(command, |command, verb| command.mut_subcommand(verb, with_usual_words))
+    let command = command.mut_args(|arg| match arg.get_action() {
+        ArgAction::SetTrue => arg.value_parser(BoolishValueParser::new()).hide_env_values(true),
+        _ => arg.hide_env_values(true),
+    });
+    verbs.into_iter().fold(command, |command, verb| command.mut_subcommand(verb, with_variables))
 }
 
 /// Carries out one command line.
@@ -197,7 +186,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Apply(asked) => apply::run(asked, &mut console),
         Command::Artifacts(asked) => artifacts::run(asked, &mut console),
         Command::Audit(asked) => audit::run(asked, &mut console),
-        Command::Completions(asked) => completions::run(asked, Cli::command(), &mut console),
+        Command::Completions(asked) => completions::run(asked, command(), &mut console),
         Command::Config(asked) => config::verb::run(asked, &mut console),
         Command::Demo(asked) => demo::run(asked, &mut console),
         Command::Diff(asked) => diff::run(asked, &mut console),
@@ -244,17 +233,39 @@ mod tests {
         command().debug_assert();
     }
 
+    /// Every argument, and the verb it is of.
+    fn arguments() -> Vec<(String, clap::Arg)> {
+        let mut found = Vec::new();
+        let mut left = vec![command()];
+        while let Some(command) = left.pop() {
+            let name = command.get_name().to_owned();
+            found.extend(command.get_arguments().map(|arg| (name.clone(), arg.clone())));
+            left.extend(command.get_subcommands().cloned());
+        }
+        assert!(found.len() > 50, "{}", found.len());
+        found
+    }
+
     #[test]
     fn every_flag_has_an_environment_twin() {
-        let mut left = vec![Cli::command()];
-        while let Some(command) = left.pop() {
-            for flag in command.get_arguments().filter(|arg| !arg.is_positional()) {
-                let twin = flag.get_env().and_then(|name| name.to_str()).unwrap_or_default();
-                let at = format!("{} --{}", command.get_name(), flag.get_id());
-                assert!(twin.starts_with("SLUICE_"), "{at}: {twin:?}");
-                assert!(flag.is_hide_env_values_set(), "{at} shows its variable's value in --help");
-            }
-            left.extend(command.get_subcommands().cloned());
+        for (verb, flag) in arguments().into_iter().filter(|(_, arg)| !arg.is_positional()) {
+            let twin = flag.get_env().and_then(|name| name.to_str()).unwrap_or_default();
+            let at = format!("{verb} --{}", flag.get_id());
+            assert!(twin.starts_with("SLUICE_"), "{at}: {twin:?}");
+            assert!(flag.is_hide_env_values_set(), "{at} shows its variable's value in --help");
+        }
+    }
+
+    #[test]
+    fn every_verb_and_argument_has_help() {
+        let mut left = vec![command()];
+        while let Some(verb) = left.pop() {
+            assert!(verb.get_about().is_some(), "{} has no help", verb.get_name());
+            left.extend(verb.get_subcommands().cloned());
+        }
+        for (verb, arg) in arguments() {
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            assert!(!help.is_empty(), "{verb} {} has no help", arg.get_id());
         }
     }
 }

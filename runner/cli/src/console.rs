@@ -22,7 +22,7 @@ use crate::terminal;
 pub enum Format {
     /// One JSON document.
     Json,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Jsonl,
     /// For people.
     #[default]

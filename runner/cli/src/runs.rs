@@ -17,8 +17,8 @@ use crate::exit::Failure;
 /// The place where runs are kept.
 #[derive(Debug, Args)]
 pub struct Runs {
-    /// Where runs are kept [default: $XDG_STATE_HOME/sluice/runs].
-    #[arg(long, value_name = "DIR", env = "SLUICE_RUNS", hide_env_values = true)]
+    /// Directory of all runs [default: $XDG_STATE_HOME/sluice/runs].
+    #[arg(long, value_name = "DIR", env = "SLUICE_RUNS")]
     runs: Option<PathBuf>,
 }
 
@@ -53,21 +53,16 @@ impl Runs {
 #[derive(Debug, Default, Args)]
 pub struct Origins {
     /// Only runs that this user started.
-    #[arg(long, value_name = "USER", env = "SLUICE_FIND_USER", hide_env_values = true)]
+    #[arg(long, value_name = "USER", env = "SLUICE_FIND_USER")]
     user: Option<String>,
     /// Only runs on this machine.
-    #[arg(long, value_name = "NAME", env = "SLUICE_FIND_MACHINE", hide_env_values = true)]
+    #[arg(long, value_name = "NAME", env = "SLUICE_FIND_MACHINE")]
     machine: Option<String>,
     /// Only runs in this directory, or below it.
-    #[arg(long, value_name = "DIR", env = "SLUICE_FIND_PROJECT", hide_env_values = true)]
+    #[arg(long, value_name = "DIR", env = "SLUICE_FIND_PROJECT")]
     project: Option<PathBuf>,
     /// Only runs on this backend: docker, podman, namespaces, or none.
-    #[arg(
-        long = "on",
-        value_name = "BACKEND",
-        env = "SLUICE_FIND_BACKEND",
-        hide_env_values = true
-    )]
+    #[arg(long = "on", value_name = "BACKEND", env = "SLUICE_FIND_BACKEND")]
     backend: Option<String>,
 }
 
@@ -145,7 +140,7 @@ impl RunName {
                     fitting.iter().rev().take(4).map(|run| run.as_str()).collect();
                 let more = if fitting.len() > some.len() { ", ..." } else { "" };
                 let some = some.join(", ");
-                Err(anyhow!("`{written}` begins {} runs: {some}{more}", fitting.len()).into())
+                Err(anyhow!("`{written}` matches {} runs: {some}{more}", fitting.len()).into())
             }
             _ => Err(anyhow!("there is no run `{written}`; `sluice ls` lists them").into()),
         }
@@ -230,7 +225,7 @@ mod tests {
         let told = |written| found(&RUNS, written).unwrap_err();
         assert_eq!(
             told("7f"),
-            "`7f` begins 2 runs: 20261116-041045-7f9999, 20261116-031045-7f3a2b"
+            "`7f` matches 2 runs: 20261116-041045-7f9999, 20261116-031045-7f3a2b"
         );
         for none in ["nosuch", "", "..", "../x", "20261116-031045-7f3a2b/"] {
             assert!(told(none).starts_with("there is no run `"), "{none}: {}", told(none));

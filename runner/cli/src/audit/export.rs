@@ -11,10 +11,10 @@ use super::search::say_skipped;
 use crate::console::{Console, output_failed};
 use crate::exit::{Exit, Failure};
 
-/// Write events in a form that other programs read.
+/// Export events for other programs.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Write events in a form that other programs read.
+    long_about = "Export events for other programs.
 
   jsonl  the lines as they are
   csv    one row an event, with a header
@@ -26,14 +26,8 @@ use crate::exit::{Exit, Failure};
 Exit codes: 0 all written, 1 a log is missing or some line could not be read."
 )]
 pub(super) struct Export {
-    /// The form: jsonl, csv, ocsf or har.
-    #[arg(
-        long,
-        value_name = "FORM",
-        default_value = "jsonl",
-        env = "SLUICE_AUDIT_FORMAT",
-        hide_env_values = true
-    )]
+    /// The format: jsonl, csv, ocsf or har.
+    #[arg(long, value_name = "FORM", default_value = "jsonl", env = "SLUICE_AUDIT_FORMAT")]
     format: ExportFormat,
     #[command(flatten)]
     logs: Logs,

@@ -12,38 +12,38 @@ use crate::runs::Origins;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Filters")]
 pub(super) struct Filters {
-    /// Since then: `2026-11-16T10:00:00Z`, `2026-11-16`, or `2h` for two hours ago.
-    #[arg(long, value_name = "TIME", value_parser = time, env = "SLUICE_AUDIT_SINCE", hide_env_values = true)]
+    /// From this time: `2026-11-16T10:00:00Z`, `2026-11-16`, or `2h` for two hours ago.
+    #[arg(long, value_name = "TIME", value_parser = time, env = "SLUICE_AUDIT_SINCE")]
     since: Option<Time>,
-    /// Before then.
-    #[arg(long, value_name = "TIME", value_parser = time, env = "SLUICE_AUDIT_UNTIL", hide_env_values = true)]
+    /// Before this time.
+    #[arg(long, value_name = "TIME", value_parser = time, env = "SLUICE_AUDIT_UNTIL")]
     until: Option<Time>,
-    /// For this host; `*.example.com` for all below.
-    #[arg(long, value_name = "HOST", env = "SLUICE_AUDIT_HOST", hide_env_values = true)]
+    /// For this host; `*.example.com` for all its subdomains.
+    #[arg(long, value_name = "HOST", env = "SLUICE_AUDIT_HOST")]
     host: Option<HostFilter>,
     /// With this verdict: allow, ask, deny or would_deny.
-    #[arg(long, value_name = "VERDICT", value_parser = verdict, env = "SLUICE_AUDIT_VERDICT", hide_env_values = true)]
+    #[arg(long, value_name = "VERDICT", value_parser = verdict, env = "SLUICE_AUDIT_VERDICT")]
     verdict: Option<VerdictRecord>,
     /// Decided by this rule.
-    #[arg(long, value_name = "RULE", env = "SLUICE_AUDIT_RULE", hide_env_values = true)]
+    #[arg(long, value_name = "RULE", env = "SLUICE_AUDIT_RULE")]
     rule: Option<String>,
     /// For this reason, such as no_rule.
-    #[arg(long, value_name = "CODE", env = "SLUICE_AUDIT_REASON", hide_env_values = true)]
+    #[arg(long, value_name = "CODE", env = "SLUICE_AUDIT_REASON")]
     reason: Option<String>,
     /// With this method, such as POST.
-    #[arg(long, value_name = "METHOD", env = "SLUICE_AUDIT_METHOD", hide_env_values = true)]
+    #[arg(long, value_name = "METHOD", env = "SLUICE_AUDIT_METHOD")]
     method: Option<String>,
     /// Answered with this status: `404`, or `4xx`.
-    #[arg(long, value_name = "STATUS", env = "SLUICE_AUDIT_STATUS", hide_env_values = true)]
+    #[arg(long, value_name = "STATUS", env = "SLUICE_AUDIT_STATUS")]
     status: Option<StatusFilter>,
     /// Of this kind, such as request or dns; may be given several times.
-    #[arg(long, value_name = "KIND", env = "SLUICE_AUDIT_KIND", hide_env_values = true)]
+    #[arg(long, value_name = "KIND", env = "SLUICE_AUDIT_KIND")]
     kind: Vec<EventKind>,
-    /// That sent at least so much, such as 1MiB.
-    #[arg(long, value_name = "SIZE", value_parser = Size::parse, env = "SLUICE_AUDIT_MIN_SENT", hide_env_values = true)]
+    /// At least this much sent, such as 1MiB.
+    #[arg(long, value_name = "SIZE", value_parser = Size::parse, env = "SLUICE_AUDIT_MIN_SENT")]
     min_sent: Option<Size>,
-    /// That received at least so much.
-    #[arg(long, value_name = "SIZE", value_parser = Size::parse, env = "SLUICE_AUDIT_MIN_RECEIVED", hide_env_values = true)]
+    /// At least this much received.
+    #[arg(long, value_name = "SIZE", value_parser = Size::parse, env = "SLUICE_AUDIT_MIN_RECEIVED")]
     min_received: Option<Size>,
     #[command(flatten)]
     pub(super) origins: Origins,

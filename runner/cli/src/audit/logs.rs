@@ -8,34 +8,23 @@ use audit::segment::Segment;
 use clap::Args;
 
 use super::filters::Filters;
-use crate::environment;
 use crate::exit::Failure;
-use crate::runs::{self, Origins, RunName};
+use crate::runs::{self, Origins, RunName, Runs};
 
 /// The place where runs are kept, and one run of it.
 #[derive(Debug, Args)]
 pub(super) struct Logs {
-    /// Where runs are kept [default: $XDG_STATE_HOME/sluice/runs].
-    #[arg(long, value_name = "DIR", env = "SLUICE_RUNS", hide_env_values = true)]
-    runs: Option<PathBuf>,
-    /// Only this run: `last`, its id, or the beginning of one.
-    #[arg(long, value_name = "RUN", env = "SLUICE_RUN", hide_env_values = true)]
+    #[command(flatten)]
+    runs: Runs,
+    /// Only this run: `last`, its id, or the beginning of its id.
+    #[arg(long, value_name = "RUN", env = "SLUICE_RUN")]
     run: Option<RunName>,
 }
 
 impl Logs {
-    /// The directory with all runs.
-    fn above(&self) -> Result<PathBuf, Failure> {
-        if let Some(runs) = &self.runs {
-            return Ok(runs.clone());
-        }
-        let runs = environment::of_this_process().runs();
-        runs.ok_or_else(|| Failure::Usage(NO_STATE.to_owned()))
-    }
-
     /// What to search: the directory with all runs, or the folder of one.
     pub(super) fn place(&self) -> Result<PathBuf, Failure> {
-        let above = self.above()?;
+        let above = self.runs.place()?;
         let place = match &self.run {
             None => above,
             Some(run) => above.join(run.find_in(&above)?),
@@ -79,7 +68,7 @@ impl Logs {
 
     /// The folder of the run that a person means, whatever `--run` says.
     pub(super) fn folder_of(&self, run: &RunName) -> Result<PathBuf, Failure> {
-        let above = self.above()?;
+        let above = self.runs.place()?;
         Ok(above.join(run.find_in(&above)?))
     }
 
@@ -101,9 +90,6 @@ impl Logs {
         Ok(folders)
     }
 }
-
-const NO_STATE: &str =
-    "neither XDG_STATE_HOME nor HOME is an absolute path; say where runs are kept with --runs DIR";
 
 pub(super) fn holds_a_log(folder: &Path) -> bool {
     Segment::list_wherever(folder).is_ok_and(|segments| !segments.is_empty())

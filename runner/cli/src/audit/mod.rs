@@ -22,7 +22,7 @@ pub(crate) use summary::{HostTotals, totals_of};
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
 
-/// Read what happened: follow, search, show, sum up, review, verify, seal, export.
+/// Read the audit log: follow, search, show, verify, export.
 #[derive(Debug, Args)]
 pub struct Audit {
     #[command(subcommand)]

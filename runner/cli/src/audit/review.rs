@@ -7,10 +7,10 @@ use super::verify;
 use crate::console::{Console, Format};
 use crate::exit::{Exit, Failure};
 
-/// Check that logs are whole, then list what they say.
+/// Verify logs, then list their events.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Check that logs are whole, then list what they say.
+    long_about = "Verify logs, then list their events.
 
 `sluice audit verify` and `sluice audit search` in one, for a person who reads. What a
 broken log says is listed too, after the line that names the break.",

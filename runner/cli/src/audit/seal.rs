@@ -24,7 +24,7 @@ if its log is whole; `sluice audit verify DIR` checks it from then on.",
     after_help = "Exit codes: 0 sealed, 1 not: there is no log, it is broken or still written, or it is sealed already."
 )]
 pub(super) struct Seal {
-    /// The folder, with a log in it.
+    /// The folder that holds the log.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
@@ -42,7 +42,7 @@ pub(super) fn run(asked: &Seal, console: &mut Console) -> Result<Exit, Failure> 
         Failure::Usage(told.to_owned())
     })?;
     let key = SigningKey::load_or_create(&state_folder::key(&state))
-        .context("there is no key to seal with")?;
+        .context("cannot load the key to seal with")?;
     let seal = audit::seal(folder, &key).map_err(anyhow::Error::from)?;
     let (time, id, files) = (seal.time, &seal.key.id, seal.files.len());
     console.line(format_args!("{shown}: sealed {time} by {id}, {files} files"))?;

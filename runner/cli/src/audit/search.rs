@@ -24,15 +24,15 @@ use crate::exit::{Exit, Failure};
 A table has one row for each request; --all shows every line of the log, as JSON does.
 Exit codes: 0 searched, 1 a log is missing or some line could not be read.")]
 pub(super) struct Search {
-    /// Words that stand anywhere in the event, as written.
+    /// Text that occurs anywhere in the event.
     text: Option<String>,
     #[command(flatten)]
     logs: Logs,
-    /// At most so many.
-    #[arg(long, value_name = "N", env = "SLUICE_AUDIT_LIMIT", hide_env_values = true)]
+    /// Show at most this many events.
+    #[arg(long, value_name = "N", env = "SLUICE_AUDIT_LIMIT")]
     limit: Option<usize>,
-    /// Every line of the log: questions for names, connections and what was opened too.
-    #[arg(long, env = "SLUICE_AUDIT_ALL", hide_env_values = true)]
+    /// Show every line of the log, including DNS queries, connections and openings.
+    #[arg(long, env = "SLUICE_AUDIT_ALL")]
     all: bool,
     #[command(flatten)]
     filters: Filters,

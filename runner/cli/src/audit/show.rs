@@ -26,8 +26,8 @@ pub(super) struct Show {
     which: String,
     #[command(flatten)]
     logs: Logs,
-    /// Every line of the log: questions for names, connections and what was opened too.
-    #[arg(long, env = "SLUICE_AUDIT_ALL", hide_env_values = true)]
+    /// Show every line of the log, including DNS queries, connections and openings.
+    #[arg(long, env = "SLUICE_AUDIT_ALL")]
     all: bool,
 }
 
@@ -89,7 +89,7 @@ fn ending_with(written: &str, place: &Path) -> Result<Option<Uuid>, Failure> {
     let ids: BTreeSet<Uuid> = ids.filter(|id| id.to_string().ends_with(written)).collect();
     match ids.len() {
         0 | 1 => Ok(ids.first().copied()),
-        many => Err(anyhow!("`{written}` ends {many} ids; -o jsonl shows them whole").into()),
+        many => Err(anyhow!("`{written}` matches {many} ids; -o jsonl shows them in full").into()),
     }
 }
 

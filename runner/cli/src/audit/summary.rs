@@ -158,7 +158,7 @@ fn show(totals: &[HostTotals], console: &mut Console) -> Result<(), Failure> {
         return console.json_list(totals);
     }
     if totals.is_empty() {
-        console.say("nothing was asked for");
+        console.say("no requests were recorded");
         return Ok(());
     }
     let widest = console.columns().map_or(60, |columns| columns.saturating_sub(62).clamp(20, 60));

@@ -23,27 +23,20 @@ use crate::exit::{Exit, Failure};
 /// How long nothing is looked at when nothing is new.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Show the last events, and go on with -f.
+/// Show the latest events, and follow with -f.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 shown, 1 a log is missing or some line could not be read.")]
 pub(super) struct Tail {
     #[command(flatten)]
     logs: Logs,
-    /// Show so many before going on.
-    #[arg(
-        short = 'n',
-        long,
-        value_name = "N",
-        default_value_t = 20,
-        env = "SLUICE_AUDIT_LINES",
-        hide_env_values = true
-    )]
+    /// Show this many events first.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, env = "SLUICE_AUDIT_LINES")]
     lines: usize,
-    /// Go on as events are written, until interrupted.
-    #[arg(short, long, env = "SLUICE_AUDIT_FOLLOW", hide_env_values = true)]
+    /// Print new events as they are written, until interrupted.
+    #[arg(short, long, env = "SLUICE_AUDIT_FOLLOW")]
     follow: bool,
-    /// Every line of the log: questions for names, connections and what was opened too.
-    #[arg(long, env = "SLUICE_AUDIT_ALL", hide_env_values = true)]
+    /// Show every line of the log, including DNS queries, connections and openings.
+    #[arg(long, env = "SLUICE_AUDIT_ALL")]
     all: bool,
     #[command(flatten)]
     filters: Filters,
@@ -51,7 +44,7 @@ pub(super) struct Tail {
 
 pub(super) fn run(asked: &Tail, console: &mut Console) -> Result<Exit, Failure> {
     if asked.follow && console.format == Format::Json {
-        let message = "what is followed has no end, so it is no JSON document; use -o jsonl";
+        let message = "-f has no end, so its result cannot be one JSON document; use -o jsonl";
         return Err(Failure::Usage(message.to_owned()));
     }
     let query = asked.filters.query(None);

@@ -15,10 +15,10 @@ use crate::console::{Console, Format, Tone};
 use crate::environment;
 use crate::exit::{Exit, Failure};
 
-/// Check that evidence is as it was written, and name the first break.
+/// Verify that evidence is unchanged, and name the first change.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Check that evidence is as it was written, and name the first break.
+    long_about = "Verify that evidence is unchanged, and name the first change.
 
 The chain of every line is checked, then the seal and who signed it, then every file
 that was sealed. Without a seal the chain alone cannot show that its end is missing or
@@ -30,16 +30,16 @@ nobody saw the run's end. Then it is not complete, and the answer says why.",
 sealed, with --sealed)."
 )]
 pub(super) struct Verify {
-    /// An evidence folder or a file of lines; every run if left out.
+    /// An evidence folder or log file [default: every run].
     #[arg(conflicts_with = "run")]
     path: Option<PathBuf>,
     #[command(flatten)]
     logs: Logs,
-    /// A public key to trust, in PEM; this installation's own if left out.
-    #[arg(long, value_name = "FILE", env = "SLUICE_AUDIT_KEY", hide_env_values = true)]
+    /// PEM file of a public key to trust [default: this installation's key].
+    #[arg(long, value_name = "FILE", env = "SLUICE_AUDIT_KEY")]
     key: Vec<PathBuf>,
-    /// Fail unless it is sealed.
-    #[arg(long, env = "SLUICE_AUDIT_SEALED", hide_env_values = true)]
+    /// Fail if it is not sealed.
+    #[arg(long, env = "SLUICE_AUDIT_SEALED")]
     sealed: bool,
 }
 

@@ -31,18 +31,18 @@ enum Verb {
     Show(Show),
 }
 
-/// Write a configuration with every setting explained and none set.
+/// Write a configuration file with every setting explained and none set.
 #[derive(Debug, Args)]
 struct Init {
-    /// Replace a configuration that is there already.
-    #[arg(long, env = "SLUICE_CONFIG_FORCE", hide_env_values = true)]
+    /// Replace an existing configuration.
+    #[arg(long, env = "SLUICE_CONFIG_FORCE")]
     force: bool,
     /// Print it instead of writing it.
-    #[arg(long, conflicts_with = "force", env = "SLUICE_CONFIG_STDOUT", hide_env_values = true)]
+    #[arg(long, conflicts_with = "force", env = "SLUICE_CONFIG_STDOUT")]
     stdout: bool,
 }
 
-/// Show every setting, and whether it comes from the file, a variable or nobody.
+/// Show every setting and where it comes from: the file, a variable or the default.
 #[derive(Debug, Args)]
 #[command(after_help = "The file is $SLUICE_CONFIG, else $XDG_CONFIG_HOME/sluice/config.yaml.
 Exit codes: 0 shown, 2 something in the file is wrong.")]
@@ -86,8 +86,7 @@ fn init(asked: &Init, console: &mut Console) -> Result<Exit, Failure> {
         Ok(file) => file,
         Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {
             return Err(Failure::Usage(format!(
-                "{} is there already; `sluice config show` shows what it says, and --force \
-                 replaces it",
+                "{} already exists; `sluice config show` shows its settings, --force replaces it",
                 path.display()
             )));
         }

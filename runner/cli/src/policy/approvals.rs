@@ -173,7 +173,8 @@ impl Approvals {
         };
         let text = serde_json::to_vec_pretty(&approved)?;
         let path = self.kept_at(&content.policy);
-        write(&path, &text).with_context(|| format!("cannot remember this in {}", path.display()))
+        write(&path, &text)
+            .with_context(|| format!("cannot save the approval in {}", path.display()))
     }
 
     /// Forgets what was approved of the policy at this place; whether anything was.

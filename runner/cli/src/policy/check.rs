@@ -12,10 +12,10 @@ use super::review::{self, Reviewed};
 use crate::console::{Console, Format, Tone};
 use crate::exit::{Exit, Failure};
 
-/// Check policies, and report every problem with its place.
+/// Check policies, and report every problem with its line and column.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Check policies, and report every problem with its place.
+    long_about = "Check policies, and report every problem with its line and column.
 
 Each problem comes with file, line and column, the line itself, and what to write
 instead. What a policy extends is checked with it.",

@@ -11,7 +11,7 @@ use super::review;
 use crate::console::{Console, Format, Tone};
 use crate::exit::{Exit, Failure};
 
-/// Say how a policy answers one request, why, and what would change it.
+/// Explain how a policy answers one request, why, and what would change that.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   sluice policy explain sandbox.policy.yaml GET https://api.github.com/repos/acme/widgets
@@ -26,19 +26,13 @@ pub(super) struct Explain {
     /// The URL; ws:// and wss:// ask for a WebSocket.
     url: String,
     /// The request asks to become a WebSocket.
-    #[arg(long, env = "SLUICE_EXPLAIN_WEBSOCKET", hide_env_values = true)]
+    #[arg(long, env = "SLUICE_EXPLAIN_WEBSOCKET")]
     websocket: bool,
     /// A header of the request; may be given several times.
-    #[arg(
-        long,
-        value_name = "NAME:VALUE",
-        value_parser = header,
-        env = "SLUICE_EXPLAIN_HEADER",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "NAME:VALUE", value_parser = header, env = "SLUICE_EXPLAIN_HEADER")]
     header: Vec<(HeaderName, String)>,
-    /// Exit with 3 unless the answer is allow.
-    #[arg(long, env = "SLUICE_EXPLAIN_EXIT_CODE", hide_env_values = true)]
+    /// Exit with code 3 unless the answer is allow.
+    #[arg(long, env = "SLUICE_EXPLAIN_EXIT_CODE")]
     exit_code: bool,
 }
 

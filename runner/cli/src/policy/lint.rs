@@ -9,10 +9,10 @@ use super::{Which, review};
 use crate::console::{Console, Format, Tone};
 use crate::exit::{Exit, Failure};
 
-/// Point out rules that are valid and still probably not meant.
+/// Find rules that are valid but probably not intended.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Point out rules that are valid and still probably not meant.
+    long_about = "Find rules that are valid but probably not intended.
 
 Among them: rules that no request can reach, wildcards over names that anybody can
 register, wildcards whose TLS is not opened, write methods on a bare wildcard,
@@ -24,8 +24,8 @@ left out, unless it is not in force yet or you ask with --presets.",
 pub(super) struct Lint {
     #[command(flatten)]
     which: Which,
-    /// Report what stands in presets too.
-    #[arg(long, env = "SLUICE_LINT_PRESETS", hide_env_values = true)]
+    /// Also report findings in presets.
+    #[arg(long, env = "SLUICE_LINT_PRESETS")]
     presets: bool,
 }
 

@@ -32,7 +32,7 @@ use crate::exit::{Exit, Failure};
 /// The file that every verb looks for.
 pub const FILE: &str = "sandbox.policy.yaml";
 
-/// Write, check and question policies.
+/// Create, check and explain policies.
 #[derive(Debug, Args)]
 pub struct Policy {
     #[command(subcommand)]

@@ -14,10 +14,10 @@ use crate::console::{Console, Format};
 use crate::environment;
 use crate::exit::{Exit, Failure};
 
-/// Approve what a project's policy says, so that runs obey it.
+/// Approve a project's policy, so that runs obey it.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Approve what a project's policy says, so that runs obey it.
+    long_about = "Approve a project's policy, so that runs obey it.
 
 A policy that is found in a project is obeyed once a person has approved its content:
 its own text and that of every file it extends. Any change needs a new approval. What
@@ -29,18 +29,18 @@ pub(super) struct Trust {
     /// The policy.
     #[arg(value_name = "FILE", default_value = FILE)]
     file: PathBuf,
-    /// List what is approved, and whether it still says the same.
-    #[arg(long, conflicts_with = "show", env = "SLUICE_POLICY_TRUST_LIST", hide_env_values = true)]
+    /// List approved policies, and whether they have changed since.
+    #[arg(long, conflicts_with = "show", env = "SLUICE_POLICY_TRUST_LIST")]
     list: bool,
     /// Show what would be approved, and approve nothing.
-    #[arg(long, env = "SLUICE_POLICY_TRUST_SHOW", hide_env_values = true)]
+    #[arg(long, env = "SLUICE_POLICY_TRUST_SHOW")]
     show: bool,
 }
 
-/// Take back the approval of a project's policy.
+/// Withdraw the approval of a project's policy.
 #[derive(Debug, Args)]
 pub(super) struct Untrust {
-    /// The policy; it need not be there any more.
+    /// The policy file, which may have been deleted.
     #[arg(value_name = "FILE", default_value = FILE)]
     file: PathBuf,
 }
@@ -80,7 +80,7 @@ pub(super) fn run(asked: &Trust, console: &mut Console) -> Result<Exit, Failure>
     }
     approvals.record(&content)?;
     tell(&content, ApprovalState::Approved, console)?;
-    console.say("runs obey it until it changes; `sluice policy untrust` takes that back");
+    console.say("runs obey it until it changes; `sluice policy untrust` withdraws the approval");
     Ok(Exit::Success)
 }
 

@@ -14,12 +14,12 @@ use crate::exit::Failure;
 #[derive(Clone, Debug, Args)]
 pub struct BackendArgs {
     /// Where the sandbox runs [default: auto].
-    #[arg(long, value_parser = backend_kind(), value_name = "NAME", env = "SLUICE_BACKEND", hide_env_values = true)]
+    #[arg(long, value_parser = backend_kind(), value_name = "NAME", env = "SLUICE_BACKEND")]
     pub(crate) backend: Option<BackendKind>,
 
     /// The image the sandbox is made of [default: sluice/agent, or this machine's /usr with
     /// namespaces].
-    #[arg(long, value_name = "IMAGE", env = "SLUICE_IMAGE", hide_env_values = true)]
+    #[arg(long, value_name = "IMAGE", env = "SLUICE_IMAGE")]
     image: Option<String>,
 }
 

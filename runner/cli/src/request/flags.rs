@@ -15,164 +15,129 @@ use crate::exit::Failure;
 /// Run a command in a sandbox. Its exit code is the command's.
 #[derive(Clone, Debug, Args)]
 pub struct RunFlags {
-    /// The policy [default: the configuration's, else sandbox.policy.yaml here once
-    /// `sluice policy trust` approved it, else no network].
-    #[arg(long, value_name = "FILE", env = "SLUICE_POLICY", hide_env_values = true)]
+    /// The policy file [default: the configuration's, else ./sandbox.policy.yaml once
+    /// approved with `sluice policy trust`, else no network].
+    #[arg(long, value_name = "FILE", env = "SLUICE_POLICY")]
     pub(super) policy: Option<PathBuf>,
 
-    /// A further host that may be read from; the policy must permit adding it.
+    /// Also allow reading from this host, if the policy permits adding it.
     #[arg(
         long = "allow",
         value_name = "HOST",
         value_parser = HostPattern::parse,
         env = "SLUICE_ALLOW",
-        value_delimiter = ',',
-        hide_env_values = true
+        value_delimiter = ','
     )]
     pub(super) allow: Vec<HostPattern>,
 
     #[command(flatten)]
     pub(super) on: BackendArgs,
 
-    /// The project, which appears at /workspace.
-    #[arg(
-        short = 'w',
-        long,
-        value_name = "DIR",
-        default_value = ".",
-        env = "SLUICE_WORKSPACE",
-        hide_env_values = true
-    )]
+    /// The project directory, mounted at /workspace.
+    #[arg(short = 'w', long, value_name = "DIR", default_value = ".", env = "SLUICE_WORKSPACE")]
     pub(super) workspace: PathBuf,
 
-    /// How the project appears; never wider than the policy says.
-    #[arg(
-        long,
-        value_name = "MODE",
-        value_parser = mode(),
-        env = "SLUICE_WORKSPACE_MODE",
-        hide_env_values = true
-    )]
+    /// How the project is mounted; never wider than the policy permits.
+    #[arg(long, value_name = "MODE", value_parser = mode(), env = "SLUICE_WORKSPACE_MODE")]
     pub(super) mode: Option<Workspace>,
 
-    /// A file that is shown although such files hold credentials and are hidden.
+    /// Show this file, although files of its kind hold credentials and are hidden.
     #[arg(
         long = "show",
         value_name = "PATH",
         value_parser = FileGlob::parse,
         env = "SLUICE_SHOW",
-        value_delimiter = ',',
-        hide_env_values = true
+        value_delimiter = ','
     )]
     pub(super) show: Vec<FileGlob>,
 
-    /// Wall clock, such as 30m.
-    #[arg(long, value_parser = Span::parse, env = "SLUICE_TIMEOUT", hide_env_values = true)]
+    /// Time limit (wall clock), such as 30m.
+    #[arg(long, value_parser = Span::parse, env = "SLUICE_TIMEOUT")]
     pub(super) timeout: Option<Span>,
 
-    /// Memory, such as 2GiB.
-    #[arg(long, value_parser = Size::parse, env = "SLUICE_MEMORY", hide_env_values = true)]
+    /// Memory limit, such as 2GiB.
+    #[arg(long, value_parser = Size::parse, env = "SLUICE_MEMORY")]
     pub(super) memory: Option<Size>,
 
-    /// Processors, such as 2 or 0.5.
-    #[arg(long, value_parser = Cpus::parse, env = "SLUICE_CPUS", hide_env_values = true)]
+    /// CPU limit, such as 2 or 0.5.
+    #[arg(long, value_parser = Cpus::parse, env = "SLUICE_CPUS")]
     pub(super) cpus: Option<Cpus>,
 
-    /// Processes and threads.
-    #[arg(
-        long,
-        value_parser = clap::value_parser!(u32).range(1..),
-        env = "SLUICE_PIDS",
-        hide_env_values = true
-    )]
+    /// Limit on processes and threads.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), env = "SLUICE_PIDS")]
     pub(super) pids: Option<u32>,
 
-    /// What may be written in one place, such as 4GiB.
-    #[arg(long, value_parser = Size::parse, env = "SLUICE_DISK", hide_env_values = true)]
+    /// Disk limit per writable directory, such as 4GiB.
+    #[arg(long, value_parser = Size::parse, env = "SLUICE_DISK")]
     pub(super) disk: Option<Size>,
 
-    /// What the command may print, such as 64MiB.
-    #[arg(
-        long,
-        value_name = "SIZE",
-        value_parser = Size::parse,
-        env = "SLUICE_OUTPUT_LIMIT",
-        hide_env_values = true
-    )]
+    /// Limit on what the command prints, such as 64MiB.
+    #[arg(long, value_name = "SIZE", value_parser = Size::parse, env = "SLUICE_OUTPUT_LIMIT")]
     pub(super) output_limit: Option<Size>,
 
-    /// A variable for the command: NAME=VALUE, or NAME to pass ours on.
-    /// SLUICE_ENV has one a line.
-    #[arg(
-        short = 'e',
-        long = "env",
-        value_name = "NAME[=VALUE]",
-        env = "SLUICE_ENV",
-        hide_env_values = true
-    )]
+    /// Set a variable for the command: NAME=VALUE, or NAME to pass on your own value.
+    /// SLUICE_ENV holds one per line.
+    #[arg(short = 'e', long = "env", value_name = "NAME[=VALUE]", env = "SLUICE_ENV")]
     pub(super) env: Vec<String>,
 
-    /// A secret of the policy, and a host that may get it in this run. Its value is
-    /// where your configuration, your policy or a preset says, else in your variable
-    /// of that name.
+    /// Let a host have a secret of the policy in this run. The value comes from where
+    /// your configuration, your policy or a preset says, else from your variable of that
+    /// name.
     #[arg(
         long = "secret",
         value_name = "NAME@HOST",
         value_parser = SecretGrant::parse,
         env = "SLUICE_SECRET",
-        value_delimiter = ',',
-        hide_env_values = true
+        value_delimiter = ','
     )]
     pub(super) secrets: Vec<SecretGrant>,
 
-    /// Let pass what no rule names, and record it; the policy must permit it.
-    #[arg(long, env = "SLUICE_OBSERVE", hide_env_values = true)]
+    /// Allow and record what no rule matches, if the policy permits it.
+    #[arg(long, env = "SLUICE_OBSERVE")]
     pub(super) observe: bool,
 
-    /// Fail with code 3 if the gateway refused any request.
-    #[arg(long, env = "SLUICE_FAIL_ON_DENIED", hide_env_values = true)]
+    /// Exit with code 3 if the command succeeds but a request was refused.
+    #[arg(long, env = "SLUICE_FAIL_ON_DENIED")]
     pub(super) fail_on_denied: bool,
 
-    /// Where a name lives, for pilots and tests: NAME=ADDRESS[:PORT].
+    /// Use this address for a name, for pilots and tests: NAME=ADDRESS[:PORT].
     #[arg(
         long = "pin",
         value_name = "NAME=ADDRESS",
         value_parser = pin,
         env = "SLUICE_PIN",
-        value_delimiter = ',',
-        hide_env_values = true
+        value_delimiter = ','
     )]
     pub(super) pins: Vec<(String, String)>,
 
-    /// A further authority that the gateway believes upstream, as a PEM file.
-    #[arg(long = "trust", value_name = "FILE", env = "SLUICE_TRUST", hide_env_values = true)]
+    /// PEM file of CA certificates that the gateway also trusts upstream.
+    #[arg(long = "trust", value_name = "FILE", env = "SLUICE_TRUST")]
     pub(super) trust: Vec<PathBuf>,
 
-    /// Run without a sandbox, as you; only where the policy permits it.
-    #[arg(long, env = "SLUICE_NO_SANDBOX", hide_env_values = true)]
+    /// Run without a sandbox, as your own user, if the policy permits it.
+    #[arg(long, env = "SLUICE_NO_SANDBOX")]
     pub(super) no_sandbox: bool,
 
-    /// Say nothing at the end unless something went wrong.
-    #[arg(short, long, env = "SLUICE_QUIET", hide_env_values = true)]
+    /// Print no summary at the end unless something went wrong.
+    #[arg(short, long, env = "SLUICE_QUIET")]
     pub quiet: bool,
 
-    /// Print what would be done, and do nothing.
-    #[arg(long, env = "SLUICE_DRY_RUN", hide_env_values = true)]
+    /// Print the plan, and run nothing.
+    #[arg(long, env = "SLUICE_DRY_RUN")]
     pub dry_run: bool,
 
-    /// A line for the shell, instead of a command: -c 'make && make test'.
+    /// Run this shell line instead of a command: -c 'make && make test'.
     #[arg(
         short = 'c',
         long,
         value_name = "LINE",
         conflicts_with = "command",
-        env = "SLUICE_SHELL_LINE",
-        hide_env_values = true
+        env = "SLUICE_SHELL_LINE"
     )]
     shell: Option<String>,
 
-    /// Put the program `sluice-probe` into the sandbox: for trying it out.
-    #[arg(long, hide = true, env = "SLUICE_PROBE", hide_env_values = true)]
+    /// Put the attack program `sluice-probe` into the sandbox.
+    #[arg(long, hide = true, env = "SLUICE_PROBE")]
     pub(super) probe: bool,
 
     /// What stands before `--` and is no flag: a mistake that is explained.
@@ -204,7 +169,7 @@ impl RunFlags {
                 ),
             };
             return Err(Failure::Usage(format!(
-                "`{first}` is no flag, and a command stands after `--`; write: sluice run {meant}"
+                "`{first}` is not a flag, and the command comes after `--`; write: sluice run {meant}"
             )));
         }
         Ok(match &self.shell {

@@ -34,8 +34,8 @@ pub(super) fn cannot_be_written(
     for directory in project.into_iter().chain(mounts) {
         if let Some(path) = ours.iter().find(|path| lies_in(path, &directory)) {
             return Err(Failure::Usage(format!(
-                "{} holds what configures `sluice` ({}), and this run could write it; work in a \
-                 directory below, or without writing to the host: `--mode overlay`",
+                "{} holds what configures `sluice` ({}), and this run could write it; use a \
+                 directory below it as the project, or `--mode overlay`",
                 directory.display(),
                 path.display()
             )));

@@ -75,7 +75,7 @@ pub(super) fn trusted(files: &[PathBuf]) -> Result<Vec<TrustedRoot>, Failure> {
             .map_err(|err| Failure::Usage(format!("cannot trust {}: {err}", file.display())))?;
         if !pem.windows(PEM.len()).any(|bytes| bytes == PEM) {
             return Err(Failure::Usage(format!(
-                "cannot trust {}: there is no certificate in PEM in it",
+                "cannot trust {}: it holds no PEM certificate",
                 file.display()
             )));
         }

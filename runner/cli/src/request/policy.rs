@@ -68,7 +68,7 @@ pub(super) fn from_flags(wanted: &RunOverrides) -> Result<UnderPolicy, Failure> 
     if wanted.no_sandbox {
         let beyond = NotPermitted::NoSandbox;
         return Err(Failure::Usage(format!(
-            "there is no policy here, and only one permits it: {beyond}"
+            "only a policy can permit this, and there is none: {beyond}"
         )));
     }
     let mut text = String::from("version: 1\nname: command-line\n");

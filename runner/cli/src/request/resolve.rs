@@ -253,10 +253,12 @@ fn project(
 ) -> Result<PathBuf, Failure> {
     let shown = written.display();
     let path = written.canonicalize().map_err(|err| {
-        Failure::Usage(format!("there is no directory {shown} to work in: {err}"))
+        Failure::Usage(format!("cannot use {shown} as the project directory: {err}"))
     })?;
     if !path.is_dir() {
-        return Err(Failure::Usage(format!("{shown} is not a directory; -w takes the project's")));
+        return Err(Failure::Usage(format!(
+            "{shown} is not a directory; -w takes the project directory"
+        )));
     }
     let home = text(variables, "HOME").and_then(|home| Path::new(&home).canonicalize().ok());
     let what = match &home {
@@ -267,7 +269,7 @@ fn project(
         Some(_) | None => return Ok(path),
     };
     Err(Failure::Usage(format!(
-        "{} would be the project, which is {what}; go to a project's directory, name one with \
+        "{} cannot be the project: it is {what}; change to a project directory, name one with \
          `-w DIR`, or run without one with `--mode none`",
         path.display()
     )))

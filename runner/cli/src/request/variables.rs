@@ -33,7 +33,8 @@ pub(crate) fn environment(
             }
         };
         if !is_variable_name(name) || value.contains('\0') {
-            let why = "a name has letters, digits, `_`, `.` and `-`, and begins with none of the last three but `_`";
+            let why =
+                "a name has letters, digits, `_`, `.` and `-`, and begins with a letter or `_`";
             return Err(Failure::Usage(format!("`{entry}` is not NAME=VALUE: {why}")));
         }
         set.retain(|(known, _)| known != name);

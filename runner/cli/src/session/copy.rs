@@ -32,15 +32,17 @@ use crate::exit::{Exit, Failure};
 #[command(after_help = "  sluice session cp build.sh work:/workspace/
   sluice session cp work:/workspace/dist ./dist
 
-A path without `NAME:` is ours. Into a directory that is there it goes under its own
-name; else it becomes the path. Links that lead out, devices and pipes are refused.")]
+If DST is a directory that exists, the copy goes into it under its own name. Links that
+point outside, devices and pipes are refused.")]
 pub(crate) struct Cp {
+    /// What to copy: a path on this machine, or NAME:PATH in a session.
     #[arg(value_name = "SRC")]
     from: String,
+    /// Where to copy it: a path on this machine, or NAME:PATH in a session.
     #[arg(value_name = "DST")]
     to: String,
-    /// The most bytes to copy [default: what the session may write].
-    #[arg(long, value_parser = Size::parse, env = "SLUICE_CP_LIMIT", hide_env_values = true)]
+    /// Limit on the bytes copied [default: the session's disk limit].
+    #[arg(long, value_parser = Size::parse, env = "SLUICE_CP_LIMIT")]
     limit: Option<Size>,
 }
 
@@ -78,10 +80,14 @@ pub(crate) fn run(asked: &Cp, console: &mut Console) -> Result<Exit, Failure> {
             (session, Way::Out { path, to })
         }
         (Place::Here(_), Place::Here(_)) => {
-            return Err(Failure::Usage("one side must be in a session: NAME:/path".to_owned()));
+            return Err(Failure::Usage(
+                "SRC or DST must be in a session; write it as NAME:/path".to_owned(),
+            ));
         }
         (Place::SandboxFiles { .. }, Place::SandboxFiles { .. }) => {
-            return Err(Failure::Usage("one side must be here".to_owned()));
+            return Err(Failure::Usage(
+                "SRC and DST are both in a session; copy to this machine first".to_owned(),
+            ));
         }
     };
     let state = find(&session)?;
@@ -124,7 +130,7 @@ fn copy(state: &State, way: &Way, limits: &ArchiveLimits) -> anyhow::Result<Move
         outlives_client: false,
     };
     let folder = state.folder();
-    let _writing = Writing::among_others(folder).context("the session is not there any more")?;
+    let _writing = Writing::among_others(folder).context("the session has ended")?;
     let user = state.plan().host_user;
     let (their_input, input) = first_process::pipe_for(user)?;
     let (output, their_output) = io::pipe()?;
@@ -136,8 +142,8 @@ fn copy(state: &State, way: &Way, limits: &ArchiveLimits) -> anyhow::Result<Move
     let link = first_process::run(&state.socket(), command, &given)?;
     drop((their_input, their_output, their_errors));
     let (output, errors) = (OwnedFd::from(output), OwnedFd::from(errors));
-    let entry = Entry::begin(&state.evidence()?, words, None, false)
-        .context("the copy cannot be written down")?;
+    let entry =
+        Entry::begin(&state.evidence()?, words, None, false).context("cannot record the copy")?;
     let complaint = thread::spawn(move || said(File::from(errors)));
     let moved = match way {
         Way::In { from, .. } => {
@@ -160,7 +166,7 @@ fn copy(state: &State, way: &Way, limits: &ArchiveLimits) -> anyhow::Result<Move
     };
     let copied = moved.as_ref().map(|moved| moved.bytes).unwrap_or_default();
     let usage = Usage { output: copied, ..Usage::default() };
-    entry.end(Outcome::Exited { code }, usage).context("the copy cannot be written down")?;
+    entry.end(Outcome::Exited { code }, usage).context("cannot record the copy")?;
     let complaint = complaint.join().unwrap_or_default();
     match (moved, code) {
         (Ok(moved), 0) => Ok(moved),
@@ -169,7 +175,7 @@ fn copy(state: &State, way: &Way, limits: &ArchiveLimits) -> anyhow::Result<Move
             Err(anyhow!("in the session: {}", Printable(complaint.trim())))
         }
         (Err(err), _) => Err(err),
-        (Ok(_), code) => Err(anyhow!("it ended with code {code} in the session")),
+        (Ok(_), code) => Err(anyhow!("the copy ended with code {code} in the session")),
     }
 }
 
@@ -185,7 +191,7 @@ fn counted(answer: &str) -> anyhow::Result<Moved> {
     let moved = numbers.and_then(|(entries, bytes)| {
         Some(Moved { entries: entries.parse().ok()?, bytes: bytes.parse().ok()? })
     });
-    moved.ok_or_else(|| anyhow!("the session did not say what arrived"))
+    moved.ok_or_else(|| anyhow!("the session did not report what it received"))
 }
 
 const END_TIMEOUT: Duration = Duration::from_secs(10);

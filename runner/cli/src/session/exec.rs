@@ -28,41 +28,34 @@ use crate::{caller, credentials, terminal};
 /// Run a command in a session. Its exit code is the command's.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Exec {
-    /// The session.
+    /// Name of the session.
     #[arg(value_name = "NAME")]
     name: String,
 
-    /// Give it a terminal [default: if we have one].
-    #[arg(short, long, env = "SLUICE_EXEC_TTY", hide_env_values = true)]
+    /// Allocate a terminal [default: if stdin and stdout are one].
+    #[arg(short, long, env = "SLUICE_EXEC_TTY")]
     tty: bool,
 
-    /// Give it our input and no terminal, unless with -t.
-    #[arg(short, long, env = "SLUICE_EXEC_INTERACTIVE", hide_env_values = true)]
+    /// Pass on stdin without a terminal, unless with -t.
+    #[arg(short, long, env = "SLUICE_EXEC_INTERACTIVE")]
     interactive: bool,
 
-    /// Where it starts [default: /workspace].
-    #[arg(
-        short = 'w',
-        long = "workdir",
-        value_name = "DIR",
-        env = "SLUICE_EXEC_WORKDIR",
-        hide_env_values = true
-    )]
+    /// Working directory [default: /workspace].
+    #[arg(short = 'w', long = "workdir", value_name = "DIR", env = "SLUICE_EXEC_WORKDIR")]
     directory: Option<String>,
 
-    /// A variable for it: NAME=VALUE, or NAME to pass ours on.
+    /// Set a variable: NAME=VALUE, or NAME to pass on your own value.
     #[arg(
         short = 'e',
         long = "env",
         value_name = "NAME[=VALUE]",
         env = "SLUICE_EXEC_ENV",
-        value_delimiter = ',',
-        hide_env_values = true
+        value_delimiter = ','
     )]
     env: Vec<String>,
 
-    /// Wall clock, such as 30s; at most what the session permits.
-    #[arg(long, value_parser = Span::parse, env = "SLUICE_EXEC_TIMEOUT", hide_env_values = true)]
+    /// Time limit (wall clock), such as 30s; at most the session's.
+    #[arg(long, value_parser = Span::parse, env = "SLUICE_EXEC_TIMEOUT")]
     timeout: Option<Span>,
 
     /// The command and its arguments, after `--`.
@@ -73,7 +66,7 @@ pub(crate) struct Exec {
 /// Open a shell in a session.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Shell {
-    /// The session.
+    /// Name of the session.
     #[arg(value_name = "NAME")]
     name: String,
 }
@@ -123,12 +116,12 @@ fn carry_out(state: &State, wanted: Wanted, console: &mut Console) -> Result<Exi
     let timeout = wanted.timeout.unwrap_or(most);
     if timeout > most {
         return Err(Failure::Usage(format!(
-            "a command of this session has {most:?} at most; `session start --timeout` sets it"
+            "--timeout is more than this session's {most:?}, which `session start --timeout` sets"
         )));
     }
     let evidence = state.evidence()?;
     let folder = state.folder();
-    let writing = Writing::among_others(folder).context("the session is not there any more")?;
+    let writing = Writing::among_others(folder).context("the session has ended")?;
     let size = terminal::size_or_usual();
     let mut environment = wanted.environment;
     if wanted.tty && !environment.iter().any(|(name, _)| name == "TERM") {
@@ -148,7 +141,7 @@ fn carry_out(state: &State, wanted: Wanted, console: &mut Console) -> Result<Exi
         outlives_client: false,
     };
     let entry = Entry::begin(&evidence, wanted.words, wanted.directory, wanted.tty);
-    let entry = entry.context("the command cannot be written down")?;
+    let entry = entry.context("cannot record the command")?;
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build().context("cannot start the runtime")?;
     let mut caller = CallerOutput::new(console.format != Format::Table, wanted.tty);
@@ -175,7 +168,7 @@ fn carry_out(state: &State, wanted: Wanted, console: &mut Console) -> Result<Exi
         console.say_labelled(Tone::Bad, "sluice:", &outcome);
     }
     let code = outcome.code();
-    let record = entry.end(outcome, seen.usage).context("its end cannot be written down")?;
+    let record = entry.end(outcome, seen.usage).context("cannot record how the command ended")?;
     drop(writing);
     if console.format != Format::Table {
         console.json(&record)?;
@@ -207,7 +200,7 @@ async fn carry(
     let command = started.map_err(|err| Uncarried::Failed(err.into()))?.map_err(Uncarried::Call)?;
     let recorder = entry.recorder(state.plan().limits.output, size);
     let unwritten = |err: io::Error| {
-        Uncarried::Failed(anyhow::Error::new(err).context("the transcript cannot be written"))
+        Uncarried::Failed(anyhow::Error::new(err).context("cannot write the transcript"))
     };
     let mut recorder = recorder.map_err(unwritten)?;
     caller.starts();
@@ -246,4 +239,4 @@ fn watch(state: &State) -> Watch {
     Watch::over(Watched { directory, most, growth_alone })
 }
 
-const NO_ANSWER: &str = "the session cannot be asked; `sluice session ls` says how it is";
+const NO_ANSWER: &str = "the session does not answer; `sluice session ls` shows its state";

@@ -15,7 +15,7 @@ use crate::console::{Console, Format, Tone};
 use crate::environment;
 use crate::exit::{Exit, Failure};
 
-/// List sessions, and how each of them is.
+/// List sessions and their state.
 #[derive(Debug, Args)]
 pub(crate) struct Ls {}
 

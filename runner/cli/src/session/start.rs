@@ -16,31 +16,30 @@ use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::request::{PlannedRun, RunFlags, print_plan};
 
-/// Start a sandbox that is kept, and print its name.
+/// Start a session, and print its name.
 #[derive(Clone, Debug, Args)]
 #[command(
     mut_arg("command", |arg| arg.hide(true)),
     mut_arg("shell", |arg| arg.hide(true)),
-    after_help = "--timeout and --output-limit are for each command; the other limits for all \
-of them together.
+    after_help = "--timeout and --output-limit apply to each command; the other limits to the \
+session as a whole.
 
   sluice session start --name work --ttl 2h
   sluice session exec work -- make test
   sluice session stop work"
 )]
 pub(crate) struct Start {
-    /// How it is called [default: the last part of its run].
-    #[arg(long, value_parser = state::name, env = "SLUICE_SESSION_NAME", hide_env_values = true)]
+    /// Name of the session [default: the last part of its run id].
+    #[arg(long, value_parser = state::name, env = "SLUICE_SESSION_NAME")]
     name: Option<String>,
 
-    /// How long it lives, such as 30m; then it ends by itself.
+    /// Lifetime, such as 30m, after which the session ends by itself.
     #[arg(
         long,
         value_name = "SPAN",
         value_parser = Span::parse,
         default_value = "2h",
-        env = "SLUICE_SESSION_TTL",
-        hide_env_values = true
+        env = "SLUICE_SESSION_TTL"
     )]
     ttl: Span,
 
@@ -58,12 +57,15 @@ struct Begun<'b> {
 
 pub(crate) fn run(asked: &Start, console: &mut Console) -> Result<Exit, Failure> {
     if asked.flags.names_a_command() {
-        let words = "a session begins without a command; `sluice session exec` runs one in it";
+        let words =
+            "`session start` takes no command; `sluice session exec` runs one in the session";
         return Err(Failure::Usage(words.to_owned()));
     }
     let mut resolved = asked.flags.resolve(environment::of_this_process(), console)?;
     if resolved.request.no_sandbox {
-        return Err(Failure::Usage("a session without a sandbox is your own shell".to_owned()));
+        return Err(Failure::Usage(
+            "a session always has a sandbox; only `sluice run` can go without".to_owned(),
+        ));
     }
     // Each command has a terminal or none.
     resolved.request.tty = false;

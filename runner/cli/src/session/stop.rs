@@ -17,11 +17,12 @@ use crate::console::{Console, Format, Tone, recording_takes_a_while};
 use crate::environment;
 use crate::exit::{Exit, Failure};
 
-/// Stop sessions and close their evidence.
+/// Stop sessions and seal their evidence.
 #[derive(Debug, Args)]
 #[command(after_help = "What a session changed is kept: `sluice diff` shows it, `sluice apply` \
-brings it home.")]
+applies it to the project.")]
 pub(crate) struct Stop {
+    /// Names of the sessions.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
 }
@@ -68,7 +69,7 @@ fn stop(name: &str) -> Result<engine::session::finish::Finished, Failure> {
     let finished = runtime.block_on(async {
         let backend = backend::open(kind, environment::of_this_process()).await?.backend;
         let held = run_lock::try_hold(state.folder());
-        let held = held.context("somebody else is stopping it at this moment")?;
+        let held = held.context("another process is stopping it right now")?;
         let stop = work_budget::Stop::default();
         let listening = stop_by(caller::listen(), stop.clone());
         let budget = WorkBudget::attended(stop).announcing(recording_takes_a_while);

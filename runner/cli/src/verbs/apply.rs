@@ -24,7 +24,7 @@ use crate::exit::{Exit, Failure};
 use crate::runs::{RunName, Runs};
 use crate::session::living;
 
-/// Bring a run's changes into the project.
+/// Apply a run's changes to the project.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 applied, 1 something was in the way or failed.
 
@@ -33,27 +33,26 @@ the policy protects or hides, a link out of the project, or a file that a tool o
 obeys without being asked (a repository, `.envrc`, editor tasks, a policy). `--partial`
 applies the rest; `--accept PATH` applies such a file too, and shows what it says.")]
 pub struct Apply {
-    /// The run: `last`, its id, or the beginning of one.
+    /// The run: `last`, its id, or the beginning of its id.
     run: RunName,
     /// Only these files and directories, relative to the project.
     #[arg(value_parser = tree_path)]
     paths: Vec<TreePath>,
     #[command(flatten)]
     runs: Runs,
-    /// Say what would happen, and write nothing.
-    #[arg(long, env = "SLUICE_APPLY_DRY_RUN", hide_env_values = true)]
+    /// Print what would be applied, and change nothing.
+    #[arg(long, env = "SLUICE_APPLY_DRY_RUN")]
     dry_run: bool,
-    /// Apply what can be applied, and leave the rest.
-    #[arg(long, env = "SLUICE_APPLY_PARTIAL", hide_env_values = true)]
+    /// Apply what can be applied, and skip the rest.
+    #[arg(long, env = "SLUICE_APPLY_PARTIAL")]
     partial: bool,
-    /// Apply this file or directory although tools on the host obey it.
+    /// Apply this file or directory although tools on this machine act on it.
     #[arg(
         long,
         value_name = "PATH",
         value_parser = accepted_path,
         env = "SLUICE_APPLY_ACCEPT",
-        value_delimiter = ',',
-        hide_env_values = true
+        value_delimiter = ','
     )]
     accept: Vec<TreePath>,
 }
@@ -91,7 +90,10 @@ pub fn run(asked: &Apply, console: &mut Console) -> Result<Exit, Failure> {
     let folder = asked.runs.open(&asked.run)?;
     if let Some(session) = living(folder.run()) {
         let name = Printable(&session.name).to_string();
-        return Err(anyhow!("the session is going on; `sluice session stop {name}` first").into());
+        return Err(anyhow!(
+            "the session is still running; stop it first with `sluice session stop {name}`"
+        )
+        .into());
     }
     let changes = recorded(&folder)?;
     unbroken(&folder, console)?;
@@ -104,13 +106,13 @@ pub fn run(asked: &Apply, console: &mut Console) -> Result<Exit, Failure> {
     let project = Directory::open(&root)
         .with_context(|| format!("cannot open the project {}", root.display()))?;
     let checked = check(&changes, &asked.paths, &asked.accept, &project)
-        .context("cannot look at the project")?;
+        .context("cannot read the project")?;
     show_accepted(&folder, &checked, &asked.accept, console)?;
 
     let write_it = !asked.dry_run && (checked.refused.is_empty() || asked.partial);
     let done = if write_it && !checked.ready().is_empty() {
         let upper = Directory::open(&folder.upper())
-            .context("what the run wrote is gone, so it cannot be applied any more")?;
+            .context("the run's files are gone, so its changes cannot be applied")?;
         write(&checked, &project, &upper)
     } else {
         Applied { applied: Vec::new(), stopped: None }
@@ -200,6 +202,7 @@ fn unbroken(folder: &RunFolder, console: &mut Console) -> Result<(), Failure> {
     let state = environment::of_this_process().state();
     let key = state.and_then(|state| SigningKey::load(&state_folder::key(&state)).ok());
     let trusted: Vec<_> = key.iter().map(SigningKey::public).collect();
-    let broken = |err: VerifyError| anyhow!(err).context("the evidence is not as it was sealed");
+    let broken =
+        |err: VerifyError| anyhow!(err).context("the evidence has changed since it was sealed");
     audit::verify(folder.path(), &trusted).map(drop).map_err(|err| broken(err).into())
 }

@@ -11,16 +11,16 @@ use crate::console::{Console, Format, Tone};
 use crate::exit::{Exit, Failure};
 use crate::runs::{RunName, Runs};
 
-/// List what a run made, or copy it out.
+/// List or copy a run's artifacts.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 listed or copied, 1 failed.")]
 pub struct ArtifactsVerb {
-    /// The run: `last`, its id, or the beginning of one.
+    /// The run: `last`, its id, or the beginning of its id.
     run: RunName,
     #[command(flatten)]
     runs: Runs,
-    /// Copy them below this directory; nothing there is replaced.
-    #[arg(long, value_name = "DIR", env = "SLUICE_ARTIFACTS_TO", hide_env_values = true)]
+    /// Copy them into this directory, without replacing anything there.
+    #[arg(long, value_name = "DIR", env = "SLUICE_ARTIFACTS_TO")]
     to: Option<PathBuf>,
 }
 

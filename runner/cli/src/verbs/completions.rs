@@ -9,7 +9,7 @@ use crate::exit::{Exit, Failure};
 use crate::runs;
 use crate::session;
 
-/// Prints a completion script for a shell.
+/// Print a shell completion script.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sluice completions bash > ~/.local/share/bash-completion/completions/sluice
@@ -22,13 +22,7 @@ pub struct Completions {
     #[arg(value_enum, required_unless_present = "names")]
     shell: Option<Shell>,
     /// Print the names that can be completed, instead.
-    #[arg(
-        long,
-        hide = true,
-        conflicts_with = "shell",
-        env = "SLUICE_COMPLETIONS_NAMES",
-        hide_env_values = true
-    )]
+    #[arg(long, hide = true, conflicts_with = "shell", env = "SLUICE_COMPLETIONS_NAMES")]
     names: Option<Names>,
 }
 

@@ -23,18 +23,18 @@ use crate::session::living;
 What a terminal would obey is shown as escapes; `--raw` gives the patch as `git apply`
 wants it. What a patch cannot hold (directories, links out, pipes) is listed after it.")]
 pub struct Diff {
-    /// The run: `last`, its id, or the beginning of one.
+    /// The run: `last`, its id, or the beginning of its id.
     run: RunName,
     /// Only these files and directories, relative to the project.
     #[arg(value_parser = tree_path)]
     paths: Vec<TreePath>,
     #[command(flatten)]
     runs: Runs,
-    /// One line for each change.
-    #[arg(long, env = "SLUICE_DIFF_STAT", hide_env_values = true)]
+    /// Print one line per change.
+    #[arg(long, env = "SLUICE_DIFF_STAT")]
     stat: bool,
-    /// The patch exactly as it is.
-    #[arg(long, conflicts_with = "stat", env = "SLUICE_DIFF_RAW", hide_env_values = true)]
+    /// Print the patch unchanged, as `git apply` needs it.
+    #[arg(long, conflicts_with = "stat", env = "SLUICE_DIFF_RAW")]
     raw: bool,
 }
 

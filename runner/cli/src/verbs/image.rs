@@ -13,7 +13,7 @@ use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::request::backend_kind;
 
-/// Make the image that sandboxes are made of.
+/// Build the image that sandboxes are made of.
 #[derive(Debug, Args)]
 pub struct Image {
     #[command(subcommand)]
@@ -28,23 +28,16 @@ enum Verb {
 /// Build the image from this machine's own packages; nothing is pulled.
 #[derive(Debug, Args)]
 struct Build {
-    /// What to call it.
-    #[arg(
-        long,
-        value_name = "IMAGE",
-        default_value = AGENT_IMAGE,
-        env = "SLUICE_IMAGE_NAME",
-        hide_env_values = true
-    )]
+    /// Name of the image.
+    #[arg(long, value_name = "IMAGE", default_value = AGENT_IMAGE, env = "SLUICE_IMAGE_NAME")]
     name: String,
-    /// Whose image it is.
+    /// The backend to build it for.
     #[arg(
         long,
         value_parser = backend_kind(),
         value_name = "NAME",
         default_value = "auto",
-        env = "SLUICE_BACKEND",
-        hide_env_values = true
+        env = "SLUICE_BACKEND"
     )]
     backend: BackendKind,
 }

@@ -27,12 +27,12 @@ use crate::terminal::passes::Keep;
 /// Show what a run's command printed.
 #[derive(Debug, Args)]
 pub struct Logs {
-    /// The run: `last`, its id, or the beginning of one.
+    /// The run: `last`, its id, or the beginning of its id.
     run: RunName,
     #[command(flatten)]
     runs: Runs,
-    /// Go on until the run ends.
-    #[arg(short, long, env = "SLUICE_LOGS_FOLLOW", hide_env_values = true)]
+    /// Keep printing until the run ends.
+    #[arg(short, long, env = "SLUICE_LOGS_FOLLOW")]
     follow: bool,
 }
 

@@ -19,7 +19,7 @@ use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::runs::{self, Origins, Runs};
 
-/// List runs, the newest first.
+/// List runs, newest first.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sluice ls --project .
@@ -31,8 +31,8 @@ pub struct Ls {
     runs: Runs,
     #[command(flatten)]
     origins: Origins,
-    /// Only those that are running.
-    #[arg(long, env = "SLUICE_LS_RUNNING", hide_env_values = true)]
+    /// Only runs that have not ended.
+    #[arg(long, env = "SLUICE_LS_RUNNING")]
     running: bool,
 }
 
@@ -80,7 +80,7 @@ pub fn run(asked: &Ls, console: &mut Console) -> Result<Exit, Failure> {
     rows.sort_by(|a, b| b.run.cmp(&a.run));
     if rows.is_empty() && console.format == Format::Table {
         let is_any = asked.origins.is_any() && !asked.running;
-        console.say(if is_any { NO_RUNS } else { "no run fits" });
+        console.say(if is_any { NO_RUNS } else { "no run matches" });
         return Ok(Exit::Success);
     }
     show(&rows, console)?;
@@ -133,7 +133,7 @@ fn running(console: &mut Console) -> BTreeSet<RunId> {
                 Ok(found) => {
                     running.extend(found.into_iter().filter(|one| one.running).map(|one| one.run))
                 }
-                Err(err) => console.say(format_args!("what runs now is not known: {err}")),
+                Err(err) => console.say(format_args!("cannot tell which runs are running: {err}")),
             }
         }
         running

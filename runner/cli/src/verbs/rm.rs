@@ -18,7 +18,7 @@ use crate::session::living;
 pub struct Rm {
     #[command(flatten)]
     runs: Runs,
-    /// The runs: `last`, ids, or beginnings of them.
+    /// The runs: `last`, ids, or the beginning of an id.
     #[arg(required = true, value_name = "RUN")]
     which: Vec<RunName>,
 }
@@ -31,7 +31,7 @@ pub fn run(asked: &Rm, console: &mut Console) -> Result<Exit, Failure> {
         match remove(&place, run) {
             Ok(()) => console.say(format_args!("removed {run}")),
             Err(err) => {
-                console.say(format_args!("{run} stays: {err:#}"));
+                console.say(format_args!("{run} was not removed: {err:#}"));
                 exit = Exit::Failed;
             }
         }
@@ -42,11 +42,11 @@ pub fn run(asked: &Rm, console: &mut Console) -> Result<Exit, Failure> {
 fn remove(place: &std::path::Path, run: &RunId) -> anyhow::Result<()> {
     let folder = RunFolder::open(place, run.as_str())?;
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    if runtime.block_on(is_running(run)).context("whether it is running is not known")? {
+    if runtime.block_on(is_running(run)).context("cannot tell whether it is running")? {
         anyhow::bail!("it is running; stop it first");
     }
     if living(run.as_str()).is_some() {
-        anyhow::bail!("it is a session that nobody has closed; `sluice sweep` does");
+        anyhow::bail!("it is a session that was not closed; `sluice sweep` closes it");
     }
     Ok(folder.remove()?)
 }

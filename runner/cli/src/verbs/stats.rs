@@ -20,17 +20,17 @@ use crate::runs::{RunName, Runs};
 const FIRST_INTERVAL: Duration = Duration::from_millis(300);
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Show what running sandboxes take.
+/// Show the resource use of running sandboxes.
 #[derive(Debug, Args)]
-#[command(after_help = "On a terminal it goes on until interrupted; elsewhere it looks once.
-CPU is the part of one processor: two that are busy are 200 %.")]
+#[command(after_help = "On a terminal it refreshes until interrupted; elsewhere it prints once.
+CPU is relative to one processor: two busy ones are 200 %.")]
 pub struct StatsVerb {
-    /// Only this run: `last`, its id, or the beginning of one.
+    /// Only this run: `last`, its id, or the beginning of its id.
     run: Option<RunName>,
     #[command(flatten)]
     runs: Runs,
-    /// Look once, also on a terminal.
-    #[arg(long, env = "SLUICE_STATS_NO_STREAM", hide_env_values = true)]
+    /// Print once and exit, even on a terminal.
+    #[arg(long, env = "SLUICE_STATS_NO_STREAM")]
     no_stream: bool,
 }
 

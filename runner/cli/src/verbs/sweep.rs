@@ -44,7 +44,7 @@ pub fn run(_: &Sweep, console: &mut Console) -> Result<Exit, Failure> {
             console.say(format_args!("not in the evidence: {}", Printable(what)));
         }
         if swept.removed.is_empty() && swept.left.is_empty() && swept.sealed.is_empty() {
-            console.say("nothing is left over");
+            console.say("nothing to clean up");
         }
     } else {
         console.json(&swept)?;

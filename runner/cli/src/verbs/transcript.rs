@@ -21,42 +21,30 @@ use crate::runs::{RunName, Runs};
 use crate::terminal::filter::Filter;
 use crate::terminal::passes::Keep;
 
-/// Show what the terminal of a run showed.
+/// Show or replay a run's terminal output.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 shown, 1 there is no transcript.
 
 The file itself is an asciicast v3: any player of asciinema's format plays it.")]
 pub struct TranscriptVerb {
-    /// The run: `last`, its id, or the beginning of one.
+    /// The run: `last`, its id, or the beginning of its id.
     run: RunName,
     #[command(flatten)]
     runs: Runs,
-    /// Of a session, only this command, counted from 1.
-    #[arg(long, value_name = "NUMBER", env = "SLUICE_TRANSCRIPT_COMMAND", hide_env_values = true)]
+    /// Only this command of a session, counted from 1.
+    #[arg(long, value_name = "NUMBER", env = "SLUICE_TRANSCRIPT_COMMAND")]
     command: Option<u32>,
-    /// Replay it, as fast as it was.
-    #[arg(long, env = "SLUICE_TRANSCRIPT_PLAY", hide_env_values = true)]
+    /// Replay it at its original speed.
+    #[arg(long, env = "SLUICE_TRANSCRIPT_PLAY")]
     play: bool,
-    /// Exactly what was written, also what makes a terminal act.
-    #[arg(long, env = "SLUICE_TRANSCRIPT_RAW", hide_env_values = true)]
+    /// Print it unchanged, including terminal escape sequences.
+    #[arg(long, env = "SLUICE_TRANSCRIPT_RAW")]
     raw: bool,
-    /// How much faster to replay.
-    #[arg(
-        long,
-        value_name = "TIMES",
-        default_value_t = 1.0,
-        env = "SLUICE_TRANSCRIPT_SPEED",
-        hide_env_values = true
-    )]
+    /// Speed of a replay; 2 is twice as fast.
+    #[arg(long, value_name = "TIMES", default_value_t = 1.0, env = "SLUICE_TRANSCRIPT_SPEED")]
     speed: f64,
-    /// The longest pause of a replay, in seconds.
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        default_value_t = 2.0,
-        env = "SLUICE_TRANSCRIPT_PAUSE",
-        hide_env_values = true
-    )]
+    /// Longest pause in a replay, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, env = "SLUICE_TRANSCRIPT_PAUSE")]
     pause: f64,
 }
 

@@ -216,7 +216,7 @@ fn a_run_may_be_named_by_last_or_by_its_beginning() {
         assert!(ran.code == 0 && ran.stdout.contains(host), "{name}: {ran:?}");
     }
     let ran = world.sluice(&["audit", "search", "--run", "run"]);
-    assert_eq!((ran.code, ran.stderr.as_str()), (1, "error: `run` begins 2 runs: run-2, run-1\n"));
+    assert_eq!((ran.code, ran.stderr.as_str()), (1, "error: `run` matches 2 runs: run-2, run-1\n"));
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn a_configuration_is_written_once_shown_and_found_wrong_by_line_and_column() {
     let file = made.stdout.trim().strip_prefix("wrote ").unwrap();
     let again = world.sluice(&["config", "init"]);
     assert_eq!(again.code, 2, "{}", again.stderr);
-    assert!(again.stderr.contains("is there already"), "{}", again.stderr);
+    assert!(again.stderr.contains("already exists"), "{}", again.stderr);
     let printed = world.sluice(&["config", "init", "--stdout"]);
     assert_eq!(printed.stdout, std::fs::read_to_string(file).unwrap());
 

@@ -92,7 +92,10 @@ fn a_whole_home_or_machine_is_no_project() {
     fs::write(world.home().join("file"), "").unwrap();
     let file = world.home().join("file");
     refused(&plan(&world, &["-w", file.to_str().unwrap(), "--", "true"]), "is not a directory");
-    refused(&plan(&world, &["-w", "/nosuch", "--", "true"]), "there is no directory /nosuch");
+    refused(
+        &plan(&world, &["-w", "/nosuch", "--", "true"]),
+        "cannot use /nosuch as the project directory",
+    );
 }
 
 #[test]

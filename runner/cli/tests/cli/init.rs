@@ -146,7 +146,7 @@ fn a_policy_that_is_there_is_not_overwritten() {
         exit 1
         --- stdout
         --- stderr
-        error: sandbox.policy.yaml is there already; --force replaces it, --stdout prints a new one
+        error: sandbox.policy.yaml already exists; --force replaces it, --stdout prints a new one
     "#]]
     .assert_eq(&ran.whole());
     assert_eq!(world.read("sandbox.policy.yaml"), "version: 1\n");

@@ -62,6 +62,6 @@ fn an_authority_that_cannot_be_believed_is_told_at_once() {
     let world = World::new();
     world.write("notes.txt", "nothing\n");
     refused(&plan(&world, &["--trust", "/nope"]), "cannot trust /nope: No such file");
-    refused(&plan(&world, &["--trust", "notes.txt"]), "there is no certificate in PEM in it");
+    refused(&plan(&world, &["--trust", "notes.txt"]), "it holds no PEM certificate");
     refused(&plan(&world, &["--trust", "/dev/zero"]), "it is not a file");
 }

@@ -204,7 +204,11 @@ fn a_broken_seal_stops_apply() {
     fs::write(&changes, text.replace("\"deny\": [\n    \"**/.env\"\n  ]", "\"deny\": []")).unwrap();
     let apply = world.sluice(&["apply", "r1"]);
     assert_eq!(apply.code, 1);
-    assert!(apply.stderr.contains("the evidence is not as it was sealed"), "{}", apply.stderr);
+    assert!(
+        apply.stderr.contains("the evidence has changed since it was sealed"),
+        "{}",
+        apply.stderr
+    );
     assert_eq!(world.read("a"), "a");
 }
 

@@ -34,11 +34,11 @@ pub(super) struct Init {
     /// The project's directory.
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// Replace a policy that is there already.
-    #[arg(long, env = "SLUICE_INIT_FORCE", hide_env_values = true)]
+    /// Replace an existing policy.
+    #[arg(long, env = "SLUICE_INIT_FORCE")]
     force: bool,
     /// Print the policy instead of writing it.
-    #[arg(long, conflicts_with = "force", env = "SLUICE_INIT_STDOUT", hide_env_values = true)]
+    #[arg(long, conflicts_with = "force", env = "SLUICE_INIT_STDOUT")]
     stdout: bool,
 }
 
@@ -90,7 +90,7 @@ fn put(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
     let written = if force { replace(path, text) } else { create(path, text) };
     match written {
         Err(err) if err.kind() == io::ErrorKind::AlreadyExists => Err(anyhow::anyhow!(
-            "{} is there already; --force replaces it, --stdout prints a new one",
+            "{} already exists; --force replaces it, --stdout prints a new one",
             path.display()
         )
         .into()),

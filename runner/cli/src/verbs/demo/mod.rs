@@ -26,7 +26,7 @@ use crate::exit::{Exit, Failure};
 use crate::request::BackendArgs;
 use crate::self_invoke::{Ran, SelfInvocation, probe};
 
-/// See a sandbox at work: a minute, offline, and nothing of yours is touched.
+/// See a sandbox at work: one minute, offline, and none of your files are touched.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 everything went as it should, 1 something did not.")]
 pub struct Demo {

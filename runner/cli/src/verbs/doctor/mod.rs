@@ -27,7 +27,7 @@ use crate::request::BackendArgs;
 use examine::{Examined, Sandboxed};
 use machine::Fact;
 
-/// Say what isolation is really in force here, measured from inside.
+/// Measure from inside what isolation is in force on this machine.
 #[derive(Debug, Args)]
 #[command(
     mut_arg("backend", |arg| arg.help("Examine only this backend [default: each one that answers]")),

@@ -1,6 +1,6 @@
 //! `sluice selftest`: attacks this machine's own sandboxes, and keeps score.
 //!
-//! Real sandboxes are started as `sluice run` starts them. SandboxFiles one of them the
+//! Real sandboxes are started as `sluice run` starts them. Inside one of them the
 //! attack program ([`inside::probe::attack`]) tries what escapes are made of; on the host
 //! canaries listen for whoever gets out; a second sandbox waits for visitors.
 //! Then come the bombs, each in a sandbox of its own, and each has to end with
@@ -38,19 +38,19 @@ use neighbour::Neighbour;
 pub use scorecard::Scorecard;
 use witness::Witness;
 
-/// Attack the sandboxes of this machine from inside, and keep score.
+/// Attack this machine's sandboxes from inside, and report the score.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 nothing is broken, 1 something is, or there is no sandbox.\n\
-                  What was refused or could not be tried is counted apart: it was not held.\n\
+                  Attempts that were refused or could not be made are counted separately.\n\
                   `-o junit` writes a report for CI."
 )]
 pub struct Selftest {
     #[command(flatten)]
     on: BackendArgs,
 
-    /// Show every attempt, not only those that did not hold.
-    #[arg(long, env = "SLUICE_SELFTEST_ALL", hide_env_values = true)]
+    /// Show every attempt, not only the failed ones.
+    #[arg(long, env = "SLUICE_SELFTEST_ALL")]
     all: bool,
 }
 

@@ -39,7 +39,7 @@ impl Neighbour {
             .run_command(&flags, &command)
             .stdout(Stdio::null())
             .spawn()
-            .context("cannot start ourselves")?;
+            .context("cannot start `sluice`")?;
         let said = child.stderr.take().context("it has no output")?;
         let told = Arc::new(Mutex::new(Vec::new()));
         let (lines, heard) = mpsc::channel();
