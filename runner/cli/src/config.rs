@@ -23,7 +23,7 @@ pub use permitted::{Permitted, PermittedMount, SecretSource};
 
 /// What is configured; each may be left out.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Config {
+pub struct UserConfig {
     pub backend: Option<BackendKind>,
     pub image: Option<String>,
     pub policy: Option<PathBuf>,
@@ -40,13 +40,13 @@ pub struct Config {
 /// The file as written.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Document {
+struct ConfigDocument {
     backend: Option<BackendKind>,
     image: Option<String>,
     policy: Option<String>,
     no_sandbox: bool,
-    upstreams: Vec<Upstream>,
-    limits: LimitsSection,
+    upstreams: Vec<UpstreamAddress>,
+    limits: DefaultLimits,
     mounts: Vec<Item<MountWritten>>,
     overrides: OverridesSection,
     secrets: BTreeMap<SecretName, Item<SecretWritten>>,
@@ -54,26 +54,26 @@ struct Document {
 
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct LimitsSection {
+struct DefaultLimits {
     cpus: Option<Cpus>,
     memory: Option<Size>,
-    pids: Option<AtLeastOne>,
+    pids: Option<PidsLimit>,
     disk: Option<Size>,
     timeout: Option<Span>,
     output: Option<Size>,
 }
 
 /// Reads the configuration of whoever has these variables.
-pub fn load(environment: &Environment) -> Result<Config, Failure> {
+pub fn load(environment: &Environment) -> Result<UserConfig, Failure> {
     let mut config = match path(environment) {
-        None => Config::default(),
+        None => UserConfig::default(),
         Some(path) => match fs::read_to_string(&path) {
             Ok(text) => {
                 let base = path.parent().unwrap_or(Path::new("/"));
                 let home = environment.absolute("HOME");
                 read(&Source::new(path.display().to_string(), text), base, home.as_deref())?
             }
-            Err(err) if err.kind() == io::ErrorKind::NotFound => Config::default(),
+            Err(err) if err.kind() == io::ErrorKind::NotFound => UserConfig::default(),
             Err(err) => Err(err).with_context(|| format!("cannot read {}", path.display()))?,
         },
     };
@@ -81,8 +81,8 @@ pub fn load(environment: &Environment) -> Result<Config, Failure> {
         environment.variable("SLUICE_UPSTREAMS").and_then(|more| more.into_string().ok())
     {
         for written in more.split(',').filter(|written| !written.is_empty()) {
-            let upstream = Upstream::try_from(written.to_owned());
-            let Upstream(address) =
+            let upstream = UpstreamAddress::try_from(written.to_owned());
+            let UpstreamAddress(address) =
                 upstream.map_err(|why| Failure::Usage(format!("SLUICE_UPSTREAMS: {why}")))?;
             config.upstreams.push(address);
         }
@@ -102,22 +102,22 @@ pub(crate) fn path(environment: &Environment) -> Option<PathBuf> {
 }
 
 /// Reads a configuration whose relative paths start at `base`.
-fn read(source: &Source, base: &Path, home: Option<&Path>) -> Result<Config, Failure> {
+fn read(source: &Source, base: &Path, home: Option<&Path>) -> Result<UserConfig, Failure> {
     // A file of comments says nothing, as one that is not there.
     let is_comment = |line: &str| line.is_empty() || line.starts_with('#');
     if source.text.lines().map(str::trim).all(is_comment) {
-        return Ok(Config::default());
+        return Ok(UserConfig::default());
     }
     let document = yaml::read(source)?;
-    let Document { backend, image, policy, no_sandbox, upstreams, limits, .. } = document;
-    let Document { mounts, overrides, secrets, .. } = document;
-    Ok(Config {
+    let ConfigDocument { backend, image, policy, no_sandbox, upstreams, limits, .. } = document;
+    let ConfigDocument { mounts, overrides, secrets, .. } = document;
+    Ok(UserConfig {
         permitted: Sections { mounts, overrides, secrets }.understand(source, home)?,
         backend,
         image,
         policy: policy.map(|policy| base.join(policy)),
         no_sandbox,
-        upstreams: upstreams.into_iter().map(|Upstream(address)| address).collect(),
+        upstreams: upstreams.into_iter().map(|UpstreamAddress(address)| address).collect(),
         limits: ProcLimits {
             cpus: limits.cpus,
             memory: limits.memory,
@@ -132,9 +132,9 @@ fn read(source: &Source, base: &Path, home: Option<&Path>) -> Result<Config, Fai
 /// An address with its port: a whole machine is more than anybody means.
 #[derive(Debug, serde::Deserialize)]
 #[serde(try_from = "String")]
-struct Upstream(SocketAddr);
+struct UpstreamAddress(SocketAddr);
 
-impl TryFrom<String> for Upstream {
+impl TryFrom<String> for UpstreamAddress {
     type Error = String;
 
     fn try_from(written: String) -> Result<Self, Self::Error> {
@@ -149,9 +149,9 @@ impl TryFrom<String> for Upstream {
 /// Zero would mean "nothing" to one reader and "no limit" to the next.
 #[derive(Debug, serde::Deserialize)]
 #[serde(try_from = "u32")]
-struct AtLeastOne(u32);
+struct PidsLimit(u32);
 
-impl TryFrom<u32> for AtLeastOne {
+impl TryFrom<u32> for PidsLimit {
     type Error = &'static str;
 
     fn try_from(number: u32) -> Result<Self, Self::Error> {
@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    fn read_text(text: &str) -> Result<Config, Failure> {
+    fn read_text(text: &str) -> Result<UserConfig, Failure> {
         let home = Some(Path::new("/home/me"));
         read(&Source::new("config.yaml", text), Path::new("/etc/sluice"), home)
     }
@@ -235,6 +235,6 @@ mod tests {
     #[test]
     fn no_file_is_no_configuration() {
         let nowhere = Environment::new([("HOME", "/nonexistent")]);
-        assert_eq!(load(&nowhere).unwrap(), Config::default());
+        assert_eq!(load(&nowhere).unwrap(), UserConfig::default());
     }
 }

@@ -74,7 +74,7 @@ pub fn ask(question: &str) -> bool {
                 let said = line.trim_ascii().to_ascii_lowercase();
                 return said == b"y" || said == b"yes";
             }
-            [other] if line.len() < LONGEST_ANSWER => line.push(other),
+            [other] if line.len() < MAX_ANSWER_BYTES => line.push(other),
             _ => {}
         }
     }
@@ -83,4 +83,4 @@ pub fn ask(question: &str) -> bool {
     false
 }
 
-const LONGEST_ANSWER: usize = 80;
+const MAX_ANSWER_BYTES: usize = 80;

@@ -43,7 +43,7 @@ use crate::supervise::{
 };
 use crate::teardown::{self, Teardown};
 use crate::unsealed::Unsealed;
-use crate::work_budget::{Announce, Stop, WorkBudget};
+use crate::work_budget::{Announce, StopToken, WorkBudget};
 
 /// Whoever starts a run and stays with it.
 pub struct Starter<'s> {
@@ -97,7 +97,7 @@ pub async fn run(
     let left = phases.of("teardown", teardown.run(backend)).await;
     let mut report = RunReport { ended, findings, used, left, ..RunReport::begun(begun) };
     // The command has ended; what comes now ends at once when somebody says so.
-    let stop = Stop::default();
+    let stop = StopToken::default();
     let listening = stop_by(starter.events, stop.clone());
     let budget = WorkBudget::attended(stop).announcing(starter.announce);
     close::close(plan, resolved, &prepared, &mut report, &budget);
@@ -109,7 +109,7 @@ pub async fn run(
 }
 
 /// From now on being told to stop ends `work`, until the task is aborted.
-pub fn stop_by(mut events: mpsc::Receiver<CallerEvent>, work: Stop) -> task::JoinHandle<()> {
+pub fn stop_by(mut events: mpsc::Receiver<CallerEvent>, work: StopToken) -> task::JoinHandle<()> {
     tokio::spawn(async move {
         while let Some(event) = events.recv().await {
             if let CallerEvent::Stop(signal) = event {

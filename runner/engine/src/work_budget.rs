@@ -55,9 +55,9 @@ impl fmt::Display for NotDone {
 
 /// Tells work that it is to stop; may be used from another thread.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicU8>);
+pub struct StopToken(Arc<AtomicU8>);
 
-impl Stop {
+impl StopToken {
     pub fn because_of(&self, signal: u8) {
         self.0.store(signal.max(1), Ordering::Relaxed);
     }
@@ -73,7 +73,7 @@ pub type Announce = fn(part: &'static str, limit: Duration);
 /// What the parts of the work share.
 #[derive(Debug)]
 pub struct WorkBudget {
-    stop: Stop,
+    stop: StopToken,
     /// Tells whoever waits for it why.
     announce: Option<Announce>,
     part: Cell<Part>,
@@ -98,7 +98,7 @@ impl Part {
 
 impl WorkBudget {
     /// For work that somebody waits for, who can end it with `stop`.
-    pub fn attended(stop: Stop) -> Self {
+    pub fn attended(stop: StopToken) -> Self {
         Self { stop, ..Self::unattended() }
     }
 
@@ -111,7 +111,7 @@ impl WorkBudget {
     /// For work that nobody waits for.
     pub fn unattended() -> Self {
         Self {
-            stop: Stop::default(),
+            stop: StopToken::default(),
             announce: None,
             part: Cell::new(Part::new("changes", CHANGES)),
             not_done: RefCell::default(),
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_signal_ends_every_part_at_once_and_is_named() {
-        let stop = Stop::default();
+        let stop = StopToken::default();
         let budget = WorkBudget::attended(stop.clone());
         assert_eq!(budget.check(), Ok(()));
         stop.because_of(15);

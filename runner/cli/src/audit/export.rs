@@ -43,7 +43,7 @@ pub(super) fn run(asked: &Export, console: &mut Console) -> Result<Exit, Failure
         Ok(found) => Some(found),
         Err(unreadable) => {
             let mut skipped = skipped.borrow_mut();
-            if skipped.len() < MOST_TOLD {
+            if skipped.len() < MAX_REPORTED_LINES {
                 skipped.push(unreadable);
             }
             None
@@ -59,4 +59,4 @@ pub(super) fn run(asked: &Export, console: &mut Console) -> Result<Exit, Failure
 }
 
 /// Enough to see what is going on.
-const MOST_TOLD: usize = 20;
+const MAX_REPORTED_LINES: usize = 20;

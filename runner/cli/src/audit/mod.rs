@@ -26,16 +26,16 @@ use crate::exit::{Exit, Failure};
 #[derive(Debug, Args)]
 pub struct Audit {
     #[command(subcommand)]
-    verb: Verb,
+    verb: AuditCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum AuditCommand {
     Export(export::Export),
     Review(review::Review),
-    Seal(seal::Seal),
-    Search(search::Search),
-    Show(show::Show),
+    Seal(seal::SealVerb),
+    Search(search::SearchVerb),
+    Show(show::ShowVerb),
     Summary(summary::Summary),
     Tail(tail::Tail),
     Verify(verify::Verify),
@@ -44,13 +44,13 @@ enum Verb {
 /// Carries out one verb.
 pub fn run(asked: &Audit, console: &mut Console) -> Result<Exit, Failure> {
     match &asked.verb {
-        Verb::Export(asked) => export::run(asked, console),
-        Verb::Review(asked) => review::run(asked, console),
-        Verb::Seal(asked) => seal::run(asked, console),
-        Verb::Search(asked) => search::run(asked, console),
-        Verb::Show(asked) => show::run(asked, console),
-        Verb::Summary(asked) => summary::run(asked, console),
-        Verb::Tail(asked) => tail::run(asked, console),
-        Verb::Verify(asked) => verify::run(asked, console),
+        AuditCommand::Export(asked) => export::run(asked, console),
+        AuditCommand::Review(asked) => review::run(asked, console),
+        AuditCommand::Seal(asked) => seal::run(asked, console),
+        AuditCommand::Search(asked) => search::run(asked, console),
+        AuditCommand::Show(asked) => show::run(asked, console),
+        AuditCommand::Summary(asked) => summary::run(asked, console),
+        AuditCommand::Tail(asked) => tail::run(asked, console),
+        AuditCommand::Verify(asked) => verify::run(asked, console),
     }
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::search::{self, Search};
+use super::search::{self, SearchVerb};
 use super::verify;
 use crate::console::{Console, Format};
 use crate::exit::{Exit, Failure};
@@ -22,7 +22,7 @@ Exit codes: 0 whole and listed, 1 broken, not complete, or some line could not b
 )]
 pub(super) struct Review {
     #[command(flatten)]
-    search: Search,
+    search: SearchVerb,
 }
 
 pub(super) fn run(asked: &Review, console: &mut Console) -> Result<Exit, Failure> {

@@ -28,22 +28,22 @@ pub(super) const SHORT_ID_CHARS: usize = 8;
 
 /// How rows are laid out.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Layout {
+pub(super) struct RowLayout {
     /// The terminal's; nothing where rows may be as long as they like.
     columns: Option<usize>,
     /// All rows are of one run, which therefore need not be named.
     one_run: bool,
 }
 
-impl Layout {
+impl RowLayout {
     pub(super) fn new(console: &Console, one_run: bool) -> Self {
         Self { columns: console.columns(), one_run }
     }
 }
 
 /// The line above the rows.
-pub(super) fn heading(layout: Layout, console: &Console) -> String {
-    let heading = Row {
+pub(super) fn heading(layout: RowLayout, console: &Console) -> String {
+    let heading = EventRow {
         time: "TIME".to_owned(),
         run: "RUN".to_owned(),
         verdict: "VERDICT".to_owned(),
@@ -59,8 +59,8 @@ pub(super) fn heading(layout: Layout, console: &Console) -> String {
 }
 
 /// One event's line.
-pub(super) fn of(event: &Event, layout: Layout, console: &Console) -> String {
-    let row = Row::of(event).laid_out(layout);
+pub(super) fn of(event: &Event, layout: RowLayout, console: &Console) -> String {
+    let row = EventRow::of(event).laid_out(layout);
     match verdict_of(&event.what) {
         Some(VerdictRecord::Deny) => console.toned(Tone::Bad, row),
         Some(VerdictRecord::Ask | VerdictRecord::WouldDeny) => console.toned(Tone::Warn, row),
@@ -69,7 +69,7 @@ pub(super) fn of(event: &Event, layout: Layout, console: &Console) -> String {
 }
 
 #[derive(Debug, Default)]
-struct Row {
+struct EventRow {
     time: String,
     run: String,
     verdict: String,
@@ -82,7 +82,7 @@ struct Row {
     id: String,
 }
 
-impl Row {
+impl EventRow {
     fn of(event: &Event) -> Self {
         let row = Self {
             time: format!("{:.3}", event.time.timestamp()),
@@ -201,7 +201,7 @@ impl Row {
         Self { bytes: format!("{}/{}", traffic.sent, traffic.received), ..self }
     }
 
-    fn laid_out(&self, layout: Layout) -> String {
+    fn laid_out(&self, layout: RowLayout) -> String {
         match layout.columns {
             Some(columns) => self.fitted(columns, layout.one_run),
             None => self.to_string(),
@@ -253,7 +253,7 @@ fn cells(cells: &[(&str, usize, bool)]) -> String {
     })
 }
 
-impl fmt::Display for Row {
+impl fmt::Display for EventRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = [
             (&self.time, 24),
@@ -324,7 +324,7 @@ mod tests {
     fn row(name: &str) -> String {
         let file = format!("{}/../../audit/testdata/v1/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
         let line = std::fs::read(file).unwrap();
-        Row::of(&audit::line::read(line.trim_ascii_end()).unwrap()).to_string()
+        EventRow::of(&audit::line::read(line.trim_ascii_end()).unwrap()).to_string()
     }
 
     #[test]
@@ -358,7 +358,7 @@ mod tests {
                 format!("{}/../../audit/testdata/v1/request.jsonl", env!("CARGO_MANIFEST_DIR"));
             let line = std::fs::read(file).unwrap();
             let event = audit::line::read(line.trim_ascii_end()).unwrap();
-            Row::of(&event).laid_out(Layout { columns: Some(columns), one_run })
+            EventRow::of(&event).laid_out(RowLayout { columns: Some(columns), one_run })
         };
         let rows = [row(120, false), row(100, false), row(80, false), row(80, true)];
         for (row, columns) in rows.iter().zip([120, 100, 80, 80]) {
@@ -388,7 +388,7 @@ mod tests {
             what: EventBody::Dns(Box::new(dns)),
             prev: audit::Digest::of(b""),
         };
-        assert_eq!(Row::of(&event).status, "refused");
+        assert_eq!(EventRow::of(&event).status, "refused");
     }
 
     #[test]
@@ -399,7 +399,7 @@ mod tests {
             request.http.path = Some(path.into());
             request.destination.host = Some("a.example".into());
             request.destination.port = Some(port);
-            Row::default().asks(&request.http, &request.destination).target
+            EventRow::default().asks(&request.http, &request.destination).target
         };
         assert_eq!(target("https", 443, "/x"), "a.example/x");
         assert_eq!(target("https", 80, "/x"), "a.example:80/x");
@@ -415,7 +415,7 @@ mod tests {
         let mut request = RequestFacts::default();
         request.http.path = Some("/a\n2026  run-x  allow\u{1b}[2K\u{202e}".into());
         request.destination.host = Some("h\u{9b}31m.example".into());
-        let row = Row::default().asks(&request.http, &request.destination).to_string();
+        let row = EventRow::default().asks(&request.http, &request.destination).to_string();
         assert!(!row.chars().any(char::is_control) && !row.contains('\u{202e}'), "{row:?}");
         assert!(row.contains(r"h\u{9b}31m.example/a\n2026  run-x"), "{row}");
     }

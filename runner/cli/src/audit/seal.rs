@@ -23,13 +23,13 @@ that of a gateway in a compose file, once it has ended. A folder is sealed once,
 if its log is whole; `sluice audit verify DIR` checks it from then on.",
     after_help = "Exit codes: 0 sealed, 1 not: there is no log, it is broken or still written, or it is sealed already."
 )]
-pub(super) struct Seal {
+pub(super) struct SealVerb {
     /// The folder that holds the log.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
 
-pub(super) fn run(asked: &Seal, console: &mut Console) -> Result<Exit, Failure> {
+pub(super) fn run(asked: &SealVerb, console: &mut Console) -> Result<Exit, Failure> {
     let folder = &asked.folder;
     let shown = folder.to_string_lossy();
     let shown = Printable(&shown);

@@ -9,7 +9,7 @@ use clap::Args;
 use super::filters::Filters;
 use super::logs::Logs;
 use super::one_row::OneRowEach;
-use super::row::{self, Layout};
+use super::row::{self, RowLayout};
 use crate::console::{Console, Format, Tone};
 use crate::exit::{Exit, Failure};
 
@@ -23,7 +23,7 @@ use crate::exit::{Exit, Failure};
 
 A table has one row for each request; --all shows every line of the log, as JSON does.
 Exit codes: 0 searched, 1 a log is missing or some line could not be read.")]
-pub(super) struct Search {
+pub(super) struct SearchVerb {
     /// Text that occurs anywhere in the event.
     text: Option<String>,
     #[command(flatten)]
@@ -38,14 +38,14 @@ pub(super) struct Search {
     filters: Filters,
 }
 
-impl Search {
+impl SearchVerb {
     /// The folders of the runs that are searched.
     pub(super) fn folders(&self) -> Result<Vec<PathBuf>, Failure> {
         self.logs.folders_of(&self.filters.origins)
     }
 }
 
-pub(super) fn run(asked: &Search, console: &mut Console) -> Result<Exit, Failure> {
+pub(super) fn run(asked: &SearchVerb, console: &mut Console) -> Result<Exit, Failure> {
     let found = asked.logs.search(&asked.filters, asked.text.as_deref())?;
     let whole = asked.all || asked.filters.names_kinds();
     let mut listing = Listing::begin(whole, asked.logs.is_one_run(), asked.limit, console)?;
@@ -64,7 +64,7 @@ pub(super) fn run(asked: &Search, console: &mut Console) -> Result<Exit, Failure
 /// Events being printed, one at a time.
 #[derive(Debug)]
 pub(super) struct Listing {
-    layout: Layout,
+    layout: RowLayout,
     /// For tables: what has a row of its own. Nothing if every line has.
     rows: Option<OneRowEach>,
     limit: Option<usize>,
@@ -81,7 +81,7 @@ impl Listing {
         limit: Option<usize>,
         console: &mut Console,
     ) -> Result<Self, Failure> {
-        let layout = Layout::new(console, one_run);
+        let layout = RowLayout::new(console, one_run);
         match console.format {
             Format::Json => console.raw(b"[")?,
             Format::Jsonl => {}

@@ -19,7 +19,7 @@ use crate::exit::{Exit, Failure};
 /// Show what was recorded in one run, or everything under one id.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 shown, 1 nothing has that id or a log is missing.")]
-pub(super) struct Show {
+pub(super) struct ShowVerb {
     /// A run: `last`, its id, or the beginning of one. Or an id of an entry, as
     /// `search` prints it last on the line.
     #[arg(value_name = "RUN|ID")]
@@ -31,7 +31,7 @@ pub(super) struct Show {
     all: bool,
 }
 
-pub(super) fn run(asked: &Show, console: &mut Console) -> Result<Exit, Failure> {
+pub(super) fn run(asked: &ShowVerb, console: &mut Console) -> Result<Exit, Failure> {
     let place = asked.logs.place()?;
     let id = match asked.which.parse::<Uuid>() {
         Ok(id) => id,

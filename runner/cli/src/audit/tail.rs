@@ -21,7 +21,7 @@ use crate::console::{Console, Format};
 use crate::exit::{Exit, Failure};
 
 /// How long nothing is looked at when nothing is new.
-const PAUSE: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Show the latest events, and follow with -f.
 #[derive(Debug, Args)]
@@ -60,7 +60,7 @@ pub(super) fn run(asked: &Tail, console: &mut Console) -> Result<Exit, Failure> 
         // Until a signal comes, or whoever reads has left.
         loop {
             console.flush()?;
-            thread::sleep(PAUSE);
+            thread::sleep(POLL_INTERVAL);
             tailing.take_up(asked)?;
             tailing.news(&mut listing, console)?;
         }

@@ -65,7 +65,7 @@ pub(super) fn all(
     let mut reports = Vec::new();
     let mut exit = Exit::Success;
     for path in paths {
-        let mut report = Report::of(path, audit::verify(path, trusted), must_be_sealed);
+        let mut report = VerifyReport::of(path, audit::verify(path, trusted), must_be_sealed);
         if report.ok {
             report.incomplete = incomplete(path, &report);
             report.ok = report.incomplete.is_none();
@@ -107,7 +107,7 @@ pub(super) fn trusted(files: &[PathBuf]) -> Result<Vec<PublicKey>, Failure> {
 
 /// What was found out about one place.
 #[derive(Debug, Serialize)]
-struct Report {
+struct VerifyReport {
     path: String,
     ok: bool,
     lines: Option<u64>,
@@ -124,7 +124,7 @@ struct Report {
 
 /// Why evidence that is as it was written does not tell the whole run. A log that
 /// is not sealed may still be written.
-fn incomplete(path: &Path, report: &Report) -> Option<String> {
+fn incomplete(path: &Path, report: &VerifyReport) -> Option<String> {
     let record = std::fs::read(path.join("run.json")).ok();
     let record: Option<Value> = record.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let outcome = record.as_ref().and_then(|record| record.get("outcome"));
@@ -152,7 +152,7 @@ struct BreakReport {
     what: String,
 }
 
-impl Report {
+impl VerifyReport {
     fn of(path: &Path, verified: Result<Verified, VerifyError>, must_be_sealed: bool) -> Self {
         let path = Printable(&path.to_string_lossy()).to_string();
         let broken = match verified {
@@ -209,7 +209,7 @@ impl BreakReport {
     }
 }
 
-fn show(report: &Report, console: &mut Console) -> Result<(), Failure> {
+fn show(report: &VerifyReport, console: &mut Console) -> Result<(), Failure> {
     let path = &report.path;
     if let Some(BreakReport { file, line, offset, what }) = &report.broken {
         let bad = console.toned(Tone::Bad, "NOT VERIFIED");

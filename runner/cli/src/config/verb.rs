@@ -13,7 +13,7 @@ use files::printable::Printable;
 use policies::SecretName;
 use serde::Serialize;
 
-use super::{Config, Permitted, PermittedMount, SecretSource};
+use super::{Permitted, PermittedMount, SecretSource, UserConfig};
 use crate::console::{Console, Format, Tone};
 use crate::environment;
 use crate::exit::{Exit, Failure};
@@ -22,18 +22,18 @@ use crate::exit::{Exit, Failure};
 #[derive(Debug, Args)]
 pub struct ConfigVerb {
     #[command(subcommand)]
-    verb: Verb,
+    verb: ConfigCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
-    Init(Init),
-    Show(Show),
+enum ConfigCommand {
+    Init(InitConfig),
+    Show(ShowConfig),
 }
 
 /// Write a configuration file with every setting explained and none set.
 #[derive(Debug, Args)]
-struct Init {
+struct InitConfig {
     /// Replace an existing configuration.
     #[arg(long, env = "SLUICE_CONFIG_FORCE")]
     force: bool,
@@ -46,11 +46,11 @@ struct Init {
 #[derive(Debug, Args)]
 #[command(after_help = "The file is $SLUICE_CONFIG, else $XDG_CONFIG_HOME/sluice/config.yaml.
 Exit codes: 0 shown, 2 something in the file is wrong.")]
-struct Show {}
+struct ShowConfig {}
 
 /// One setting.
 #[derive(Debug, Eq, PartialEq, Serialize)]
-struct Setting {
+struct ShownSetting {
     name: String,
     /// Nothing if nobody sets it.
     value: Option<String>,
@@ -60,12 +60,12 @@ struct Setting {
 
 pub fn run(asked: &ConfigVerb, console: &mut Console) -> Result<Exit, Failure> {
     match &asked.verb {
-        Verb::Init(asked) => init(asked, console),
-        Verb::Show(Show {}) => show(console),
+        ConfigCommand::Init(asked) => init(asked, console),
+        ConfigCommand::Show(ShowConfig {}) => show(console),
     }
 }
 
-fn init(asked: &Init, console: &mut Console) -> Result<Exit, Failure> {
+fn init(asked: &InitConfig, console: &mut Console) -> Result<Exit, Failure> {
     if asked.stdout {
         console.raw(EXAMPLE.as_bytes())?;
         return Ok(Exit::Success);
@@ -133,7 +133,7 @@ fn show(console: &mut Console) -> Result<Exit, Failure> {
     console.line(
         console.toned(Tone::Faint, format_args!("{:width$}  {:values$}  FROM", "SETTING", "VALUE")),
     )?;
-    for Setting { name, value, from } in &settings {
+    for ShownSetting { name, value, from } in &settings {
         let value = Printable(value.as_deref().unwrap_or("-")).to_string();
         console.line(format_args!("{name:width$}  {value:values$}  {}", Printable(from)))?;
     }
@@ -143,11 +143,11 @@ fn show(console: &mut Console) -> Result<Exit, Failure> {
 /// Every setting, in the order of the example: its name, the variable that may set
 /// it, and what the file says.
 fn settings(
-    config: &Config,
+    config: &UserConfig,
     file: &str,
     variable: &dyn Fn(&str) -> Option<OsString>,
-) -> Vec<Setting> {
-    let Config { backend, image, policy, no_sandbox, upstreams, limits, permitted } = config;
+) -> Vec<ShownSetting> {
+    let UserConfig { backend, image, policy, no_sandbox, upstreams, limits, permitted } = config;
     let Permitted { mounts, overrides, secrets } = permitted;
     let (observe, unprotected) = (overrides.observe, overrides.no_sandbox);
     let max = &overrides.max;
@@ -184,7 +184,7 @@ fn settings(
             (None, Some(value)) => (Some(value), file),
             (None, None) => (None, "default"),
         };
-        Setting { name: name.to_owned(), value, from: from.to_owned() }
+        ShownSetting { name: name.to_owned(), value, from: from.to_owned() }
     };
     all.into_iter().map(setting).collect()
 }
@@ -230,14 +230,14 @@ mod tests {
         EXAMPLE.lines().map(|line| setting(line) + "\n").collect()
     }
 
-    fn read(text: &str) -> Config {
+    fn read(text: &str) -> UserConfig {
         let source = Source::new("config.yaml", text);
         super::super::read(&source, Path::new("/etc/sluice"), Some(Path::new("/home/me"))).unwrap()
     }
 
     #[test]
     fn the_example_sets_nothing_and_every_line_of_it_can_be_used() {
-        assert_eq!(read(EXAMPLE), Config::default());
+        assert_eq!(read(EXAMPLE), UserConfig::default());
         let config = read(&uncommented());
         let nobody = |_: &str| None;
         let set = settings(&config, "config.yaml", &nobody);
@@ -277,7 +277,8 @@ mod tests {
         let run = run.find_subcommand("run").unwrap();
         let known: Vec<_> = run.get_arguments().filter_map(clap::Arg::get_env).collect();
         let everything = |name: &str| (name != NO_VARIABLE).then(|| name.into());
-        for Setting { name, from, .. } in settings(&Config::default(), "file", &everything) {
+        for ShownSetting { name, from, .. } in settings(&UserConfig::default(), "file", &everything)
+        {
             let is_known = known.iter().any(|known| *known == from.as_str());
             assert!(is_known || from == "default" || from == "SLUICE_UPSTREAMS", "{name}: {from}");
         }

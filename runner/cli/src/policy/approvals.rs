@@ -220,7 +220,7 @@ fn read(path: &Path) -> Option<Approved> {
         return None;
     }
     let mut text = Vec::new();
-    file.take(LARGEST).read_to_end(&mut text).ok()?;
+    file.take(MAX_APPROVAL_BYTES).read_to_end(&mut text).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
@@ -232,7 +232,7 @@ fn write(path: &Path, text: &[u8]) -> io::Result<()> {
 }
 
 /// More than all files of a policy together, as JSON.
-const LARGEST: u64 = 1 << 30;
+const MAX_APPROVAL_BYTES: u64 = 1 << 30;
 
 #[cfg(test)]
 mod tests {

@@ -21,12 +21,12 @@ Each problem comes with file, line and column, the line itself, and what to writ
 instead. What a policy extends is checked with it.",
     after_help = "Exit codes: 0 all are valid, 1 a file cannot be read, 2 one is not valid."
 )]
-pub(super) struct Check {
+pub(super) struct CheckVerb {
     #[command(flatten)]
     which: Which,
 }
 
-pub(super) fn run(asked: &Check, console: &mut Console) -> Result<Exit, Failure> {
+pub(super) fn run(asked: &CheckVerb, console: &mut Console) -> Result<Exit, Failure> {
     let mut exit = Exit::Success;
     let mut found = Vec::new();
     for path in &asked.which.files {

@@ -55,7 +55,7 @@ pub(super) fn run(asked: &Explain, console: &mut Console) -> Result<Exit, Failur
     if console.format == Format::Table {
         show(&question, &explanation, console)?;
     } else {
-        console.json(&Answer::of(&question, &explanation))?;
+        console.json(&ExplainReport::of(&question, &explanation))?;
     }
     let allowed = verdict_of(&explanation.decision) == Verdict::Allow;
     Ok(if asked.exit_code && !allowed { Exit::Denied } else { Exit::Success })
@@ -63,34 +63,34 @@ pub(super) fn run(asked: &Explain, console: &mut Console) -> Result<Exit, Failur
 
 /// The machine-readable answer.
 #[derive(Debug, Serialize)]
-struct Answer {
+struct ExplainReport {
     method: &'static str,
     url: String,
     verdict: &'static str,
     code: &'static str,
-    rule: Option<Place>,
+    rule: Option<RuleRef>,
     because: String,
     /// Each way in which servers read the path, if there are several.
-    readings: Vec<Reading>,
+    readings: Vec<ReadingReport>,
     /// Rules that allow it, but lose to the one that decided.
-    overruled: Vec<Place>,
-    near_misses: Vec<NearMiss>,
+    overruled: Vec<RuleRef>,
+    near_misses: Vec<NearMissReport>,
     /// The narrowest entry for `net.allow` that would let it pass.
     would_allow: Option<String>,
     but: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
-struct Reading {
+struct ReadingReport {
     path: String,
     verdict: &'static str,
     rule: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
-struct NearMiss {
+struct NearMissReport {
     #[serde(flatten)]
-    rule: Place,
+    rule: RuleRef,
     lacks: &'static str,
     /// The reading of the path that the rule does not name, though it names the
     /// path as it is sent.
@@ -98,14 +98,14 @@ struct NearMiss {
 }
 
 #[derive(Debug, Serialize)]
-struct Place {
+struct RuleRef {
     id: String,
     file: String,
     line: usize,
     summary: String,
 }
 
-impl Place {
+impl RuleRef {
     fn of(rule: &Rule) -> Self {
         let at = rule.location();
         Self {
@@ -117,17 +117,17 @@ impl Place {
     }
 }
 
-impl Answer {
+impl ExplainReport {
     fn of(asked: &SampleRequest, explanation: &Explanation<'_>) -> Self {
         let Explanation { decision, because, readings, overruled, near_misses, would_allow, but } =
             explanation;
-        let reading = |reading: &policies::JudgedReading<'_>| Reading {
+        let reading = |reading: &policies::JudgedReading<'_>| ReadingReport {
             path: reading.path.clone(),
             verdict: reading.decision.verdict.as_str(),
             rule: reading.decision.rule_id().map(str::to_owned),
         };
-        let near = |miss: &policies::NearMiss<'_>| NearMiss {
-            rule: Place::of(miss.rule),
+        let near = |miss: &policies::NearMiss<'_>| NearMissReport {
+            rule: RuleRef::of(miss.rule),
             lacks: miss.lacks.as_str(),
             reading: miss.reading.clone(),
         };
@@ -136,10 +136,10 @@ impl Answer {
             url: asked.url(),
             verdict: verdict_of(decision).as_str(),
             code: decision.not_done_yet().map_or_else(|| decision.code(), NotDoneYet::code),
-            rule: decision.rule.map(Place::of),
+            rule: decision.rule.map(RuleRef::of),
             because: because.clone(),
             readings: readings.iter().map(reading).collect(),
-            overruled: overruled.iter().map(|rule| Place::of(rule)).collect(),
+            overruled: overruled.iter().map(|rule| RuleRef::of(rule)).collect(),
             near_misses: near_misses.iter().map(near).collect(),
             would_allow: would_allow.clone(),
             but: but.clone(),
@@ -157,7 +157,7 @@ fn show(
     explained: &Explanation<'_>,
     console: &mut Console,
 ) -> Result<(), Failure> {
-    let answer = Answer::of(asked, explained);
+    let answer = ExplainReport::of(asked, explained);
     let tone = match verdict_of(&explained.decision) {
         Verdict::Allow => Tone::Good,
         Verdict::Ask => Tone::Warn,
@@ -169,7 +169,7 @@ fn show(
         console.line(format_args!("  rule     {} ({}:{})", rule.id, rule.file, rule.line))?;
     }
     console.line(format_args!("  because  {}", Printable(&answer.because)))?;
-    for Reading { path, verdict, rule } in &answer.readings {
+    for ReadingReport { path, verdict, rule } in &answer.readings {
         let by = rule.as_deref().unwrap_or("no rule matches");
         console.line(format_args!("  read as  {} {verdict}: {by}", Printable(path)))?;
     }
@@ -190,7 +190,7 @@ fn show(
             ))?;
         }
     }
-    for NearMiss { rule, lacks, reading } in &answer.near_misses {
+    for NearMissReport { rule, lacks, reading } in &answer.near_misses {
         let reading = reading.as_ref().map(|path| format!(" `{}`", Printable(path)));
         console.line(format_args!(
             "  near     {} ({}:{}) but for the {lacks}{}: {}",

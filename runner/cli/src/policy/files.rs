@@ -23,11 +23,11 @@ use super::registries::Lookup;
 use crate::config::Permitted;
 
 /// The largest file that is read; the language itself refuses less.
-const LARGEST: u64 = 4 * 1024 * 1024;
+const MAX_POLICY_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The files of one policy, and the registries of this machine.
 #[derive(Debug)]
-pub(super) struct Files<'f> {
+pub(super) struct PolicyFiles<'f> {
     here: Option<PathBuf>,
     lookup: Lookup,
     whose: Whose<'f>,
@@ -57,7 +57,7 @@ pub(super) enum Unreadable {
     Unfit(&'static str),
 }
 
-impl<'f> Files<'f> {
+impl<'f> PolicyFiles<'f> {
     pub(super) fn new(whose: Whose<'f>, lookup: Lookup) -> Self {
         let here = std::env::current_dir().and_then(fs::canonicalize).ok();
         Self { here, lookup, whose, opened: RefCell::default() }
@@ -86,8 +86,8 @@ impl<'f> Files<'f> {
         }
         let mut bytes = Vec::new();
         let file = File::open(&path).map_err(Unreadable::Disk)?;
-        file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(Unreadable::Disk)?;
-        if bytes.len() as u64 > LARGEST {
+        file.take(MAX_POLICY_BYTES + 1).read_to_end(&mut bytes).map_err(Unreadable::Disk)?;
+        if bytes.len() as u64 > MAX_POLICY_BYTES {
             return Err(Unreadable::Unfit("it is larger than 4 MiB"));
         }
         let name: Arc<str> = self.name(&path).into();
@@ -113,7 +113,7 @@ impl<'f> Files<'f> {
     }
 }
 
-impl Sources for Files<'_> {
+impl Sources for PolicyFiles<'_> {
     fn load(&self, written: &str, from: &Source) -> Result<Source, String> {
         if Path::new(written).is_absolute() {
             return Err(format!("`{written}` is absolute; write it relative to this file"));
@@ -190,7 +190,7 @@ pub(super) mod tests {
         let (own, base) = (dir.path().join("own.yaml"), dir.path().join("base.yaml"));
         fs::write(&own, "version: 1\nextends: [./base.yaml]\n").unwrap();
         fs::write(&base, "version: 1\nnet: {enabled: true, allow: [a.example]}\n").unwrap();
-        let files = Files::new(nobodys(), Lookup::default());
+        let files = PolicyFiles::new(nobodys(), Lookup::default());
         assert_eq!(files.read(&own).unwrap().unwrap().rules().count(), 1);
         for file in [&own, &base] {
             fs::write(file, "version: 1\nnet: {enabled: true, allow: [b.example, c.example]}\n")
@@ -209,7 +209,7 @@ pub(super) mod tests {
         fs::write(&file, "version: 1\n").unwrap();
         fs::create_dir(dir.path().join("sub")).unwrap();
         std::os::unix::fs::symlink(&file, dir.path().join("link.yaml")).unwrap();
-        let files = Files::new(nobodys(), Lookup::default());
+        let files = PolicyFiles::new(nobodys(), Lookup::default());
         let names = ["a.yaml", "sub/../a.yaml", "./a.yaml", "link.yaml"]
             .map(|written| files.open(&dir.path().join(written), false).unwrap().name);
         assert!(names.iter().all(|name| *name == names[0]), "{names:?}");
@@ -221,7 +221,7 @@ pub(super) mod tests {
         fs::create_dir(dir.path().join("team")).unwrap();
         fs::write(dir.path().join("team/own.yaml"), "version: 1\n").unwrap();
         fs::write(dir.path().join("team/base.yaml"), "version: 1\nname: base\n").unwrap();
-        let files = Files::new(nobodys(), Lookup::default());
+        let files = PolicyFiles::new(nobodys(), Lookup::default());
         let own = files.open(&dir.path().join("team/own.yaml"), false).unwrap();
         assert!(files.load("./base.yaml", &own).unwrap().text.contains("base"));
         assert_eq!(
@@ -235,7 +235,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_is_no_regular_file_is_not_waited_for() {
-        let files = Files::new(nobodys(), Lookup::default());
+        let files = PolicyFiles::new(nobodys(), Lookup::default());
         let dir = tempfile::tempdir().unwrap();
         assert!(matches!(files.open(dir.path(), false), Err(Unreadable::Unfit(_))));
         assert!(matches!(files.open(Path::new("/dev/zero"), false), Err(Unreadable::Unfit(_))));

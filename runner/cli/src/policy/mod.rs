@@ -34,16 +34,16 @@ pub const FILE: &str = "sandbox.policy.yaml";
 
 /// Create, check and explain policies.
 #[derive(Debug, Args)]
-pub struct Policy {
+pub struct PolicyVerb {
     #[command(subcommand)]
-    verb: Verb,
+    verb: PolicyCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
-    Check(check::Check),
+enum PolicyCommand {
+    Check(check::CheckVerb),
     Explain(explain::Explain),
-    Init(init::Init),
+    Init(init::InitPolicy),
     Lint(lint::Lint),
     Presets(presets::Presets),
     Schema(schema::Schema),
@@ -53,17 +53,17 @@ enum Verb {
 }
 
 /// Carries out one verb.
-pub fn run(asked: &Policy, console: &mut Console) -> Result<Exit, Failure> {
+pub fn run(asked: &PolicyVerb, console: &mut Console) -> Result<Exit, Failure> {
     match &asked.verb {
-        Verb::Check(asked) => check::run(asked, console),
-        Verb::Explain(asked) => explain::run(asked, console),
-        Verb::Init(asked) => init::run(asked, console),
-        Verb::Lint(asked) => lint::run(asked, console),
-        Verb::Presets(asked) => presets::run(asked, console),
-        Verb::Schema(asked) => schema::run(asked, console),
-        Verb::Test(asked) => test::run(asked, console),
-        Verb::Trust(asked) => trust::run(asked, console),
-        Verb::Untrust(asked) => trust::forget(asked, console),
+        PolicyCommand::Check(asked) => check::run(asked, console),
+        PolicyCommand::Explain(asked) => explain::run(asked, console),
+        PolicyCommand::Init(asked) => init::run(asked, console),
+        PolicyCommand::Lint(asked) => lint::run(asked, console),
+        PolicyCommand::Presets(asked) => presets::run(asked, console),
+        PolicyCommand::Schema(asked) => schema::run(asked, console),
+        PolicyCommand::Test(asked) => test::run(asked, console),
+        PolicyCommand::Trust(asked) => trust::run(asked, console),
+        PolicyCommand::Untrust(asked) => trust::forget(asked, console),
     }
 }
 

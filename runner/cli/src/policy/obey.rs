@@ -141,7 +141,7 @@ pub(super) fn show(
             (None, _, new) => new.unwrap_or_default().to_owned(),
             (Some(_), old, new) if old == new => continue,
             (Some(_), old, new) => {
-                difference(old.unwrap_or_default(), new.unwrap_or_default(), PATIENCE)
+                difference(old.unwrap_or_default(), new.unwrap_or_default(), DIFF_TIMEOUT)
             }
         };
         let path = console.toned_aside(Tone::Faint, Printable(&path));
@@ -161,4 +161,4 @@ pub(super) fn show(
 }
 
 /// After this long a difference is told in larger pieces.
-const PATIENCE: Duration = Duration::from_secs(1);
+const DIFF_TIMEOUT: Duration = Duration::from_secs(1);

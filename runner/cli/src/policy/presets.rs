@@ -15,7 +15,7 @@ pub(super) struct Presets {
 }
 
 #[derive(Debug, Serialize)]
-struct Listed {
+struct ListedPreset {
     name: &'static str,
     about: String,
 }
@@ -29,11 +29,13 @@ pub(super) fn run(asked: &Presets, console: &mut Console) -> Result<Exit, Failur
         console.raw(source.text.as_bytes())?;
         return Ok(Exit::Success);
     }
-    let all: Vec<Listed> =
-        presets::names().into_iter().map(|name| Listed { name, about: about(name) }).collect();
+    let all: Vec<ListedPreset> = presets::names()
+        .into_iter()
+        .map(|name| ListedPreset { name, about: about(name) })
+        .collect();
     if console.format == Format::Table {
         let width = all.iter().map(|listed| listed.name.len()).max().unwrap_or_default();
-        for Listed { name, about } in &all {
+        for ListedPreset { name, about } in &all {
             console.line(format_args!("{name:width$}  {about}"))?;
         }
     } else {

@@ -19,17 +19,17 @@ use crate::config::{Permitted, PermittedMount};
 /// The tree whose files are not a person's own.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProjectTree {
-    roots: Vec<Directory>,
+    roots: Vec<DirectoryId>,
 }
 
 /// A directory, as the kernel tells it from others.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Directory {
+struct DirectoryId {
     device: u64,
     inode: u64,
 }
 
-impl Directory {
+impl DirectoryId {
     fn at(path: &Path) -> Option<Self> {
         let found = fs::metadata(path).ok()?;
         Some(Self { device: found.dev(), inode: found.ino() })
@@ -50,7 +50,7 @@ impl ProjectTree {
         let repository = repository_around(workspace);
         let repository = repository.as_ref().filter(|root| !holds_home(root));
         let roots = repository.map(PathBuf::as_path).into_iter().chain([workspace]);
-        Self { roots: roots.filter_map(Directory::at).collect() }
+        Self { roots: roots.filter_map(DirectoryId::at).collect() }
     }
 
     /// Whether what `path` leads to is the project's, or chosen by it.
@@ -73,7 +73,7 @@ impl ProjectTree {
                 continue;
             };
             links += 1;
-            if links > MOST_LINKS || self.holds(&at) {
+            if links > MAX_LINKS || self.holds(&at) {
                 return true;
             }
             parts(&target).into_iter().rev().for_each(|part| left.push_front(part));
@@ -129,14 +129,14 @@ impl ProjectTree {
 
 impl PermittedMount {
     fn holds(&self, real: &Path) -> bool {
-        Directory::at(&self.source).is_some_and(|permitted| permitted.is_above(real))
+        DirectoryId::at(&self.source).is_some_and(|permitted| permitted.is_above(real))
     }
 }
 
 /// Whether `path`, which need not be there yet, lies in `directory`.
 pub(crate) fn lies_in(path: &Path, directory: &Path) -> bool {
     let real = path.ancestors().find_map(|above| above.canonicalize().ok());
-    let directory = Directory::at(directory);
+    let directory = DirectoryId::at(directory);
     real.zip(directory).is_some_and(|(real, directory)| directory.is_above(&real))
 }
 
@@ -147,7 +147,7 @@ pub(super) fn repository_around(dir: &Path) -> Option<PathBuf> {
 }
 
 /// As many as the kernel follows.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 #[cfg(test)]
 mod tests {

@@ -13,9 +13,9 @@ use engine::spec::Opened;
 use policies::{Policy, Problems};
 
 use super::FILE;
-use super::files::{Files, Unreadable, Whose};
+use super::files::{PolicyFiles, Unreadable, Whose};
 use super::project::repository_around;
-use super::registries::{Lookup, Machine, Managers};
+use super::registries::{Lookup, LookupScope, Managers};
 use crate::environment;
 use crate::exit::Failure;
 
@@ -33,11 +33,11 @@ pub(crate) struct ReadForRun {
 
 /// Reads the policy at `path` and what it extends, on this machine.
 pub(super) fn read(path: &Path, whose: Whose<'_>) -> Result<ReadForRun, Failure> {
-    read_on(Machine::this(environment::of_this_process(), projects(path)), path, whose)
+    read_on(LookupScope::this(environment::of_this_process(), projects(path)), path, whose)
 }
 
-fn read_on(machine: Machine, path: &Path, whose: Whose<'_>) -> Result<ReadForRun, Failure> {
-    let files = Files::new(whose, Lookup::on(machine));
+fn read_on(machine: LookupScope, path: &Path, whose: Whose<'_>) -> Result<ReadForRun, Failure> {
+    let files = PolicyFiles::new(whose, Lookup::on(machine));
     let policy = match files.read(path) {
         Ok(policy) => policy?,
         Err(Unreadable::NotText(problem)) => return Err(Problems::from(*problem).into()),
@@ -94,7 +94,8 @@ mod tests {
         let file = dir.path().join(FILE);
         fs::write(&file, policy).unwrap();
         let environment = Environment::new(VARIABLES);
-        let machine = Machine { environment, root: dir.path().to_owned(), projects: Vec::new() };
+        let machine =
+            LookupScope { environment, root: dir.path().to_owned(), projects: Vec::new() };
         let read = read_on(machine, &file, nobodys()).unwrap();
         let sample = SampleRequest::new("GET", url).unwrap();
         (read.policy.decide(&sample.question()).to_string(), read.managers)

@@ -20,7 +20,7 @@ pub(super) struct Test {
 
 /// One object of the machine-readable report.
 #[derive(Debug, Serialize)]
-struct Ran {
+struct TestReport {
     file: String,
     line: usize,
     request: String,
@@ -41,7 +41,7 @@ pub(super) fn run(asked: &Test, console: &mut Console) -> Result<Exit, Failure> 
         let policy = reviewed.policy;
         let file = policy.sources.first().map(|name| name.to_string()).unwrap_or_default();
         for result in policy.run_tests() {
-            all.push(Ran {
+            all.push(TestReport {
                 file: file.clone(),
                 line: result.test.line,
                 request: result.test.request.to_string(),
@@ -66,7 +66,7 @@ pub(super) fn run(asked: &Test, console: &mut Console) -> Result<Exit, Failure> 
     Ok(if failed == 0 { Exit::Success } else { Exit::Failed })
 }
 
-fn show(ran: &Ran, console: &mut Console) -> Result<(), Failure> {
+fn show(ran: &TestReport, console: &mut Console) -> Result<(), Failure> {
     let word = match ran.passed {
         true => console.toned(Tone::Good, "ok"),
         false => console.toned(Tone::Bad, "FAILED"),

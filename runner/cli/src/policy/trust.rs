@@ -54,7 +54,7 @@ struct Stands {
 
 /// One object of the machine-readable list.
 #[derive(Debug, Serialize)]
-struct Listed {
+struct ListedApproval {
     policy: String,
     approved: jiff::Timestamp,
     /// `approved`, `changed` or `gone`.
@@ -128,7 +128,8 @@ fn approvals() -> Result<Approvals, Failure> {
 }
 
 fn list(approvals: &Approvals, console: &mut Console) -> Result<Exit, Failure> {
-    let listed: Vec<Listed> = approvals.all().iter().map(|it| listed(approvals, it)).collect();
+    let listed: Vec<ListedApproval> =
+        approvals.all().iter().map(|it| listed(approvals, it)).collect();
     if console.format != Format::Table {
         console.json_list(&listed)?;
         return Ok(Exit::Success);
@@ -136,14 +137,14 @@ fn list(approvals: &Approvals, console: &mut Console) -> Result<Exit, Failure> {
     if listed.is_empty() {
         console.say("nothing is approved; `sluice policy trust` approves a project's policy");
     }
-    for Listed { policy, approved, state } in &listed {
+    for ListedApproval { policy, approved, state } in &listed {
         let state = console.toned(state.tone(), format_args!("{:<8}", state.name()));
         console.line(format_args!("{state}  {approved:.0}  {}", Printable(policy)))?;
     }
     Ok(Exit::Success)
 }
 
-fn listed(approvals: &Approvals, approved: &Approved) -> Listed {
+fn listed(approvals: &Approvals, approved: &Approved) -> ListedApproval {
     let path = Path::new(&approved.policy);
     let content = review::found(path).ok().and_then(|read| Content::of(path, read.files).ok());
     let state = match content.map(|content| approvals.standing(&content)) {
@@ -152,5 +153,5 @@ fn listed(approvals: &Approvals, approved: &Approved) -> Listed {
         None if path.exists() => ApprovalState::Changed,
         None => ApprovalState::Gone,
     };
-    Listed { policy: approved.policy.clone(), approved: approved.at, state }
+    ListedApproval { policy: approved.policy.clone(), approved: approved.at, state }
 }

@@ -5,7 +5,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use engine::backend::{self, Backend};
 use engine::spec::BackendKind;
 
-use crate::config::{self, Config};
+use crate::config::{self, UserConfig};
 use crate::console::Console;
 use crate::environment;
 use crate::exit::Failure;
@@ -24,12 +24,12 @@ pub struct BackendArgs {
 }
 
 impl BackendArgs {
-    pub(super) fn kind(&self, config: &Config) -> BackendKind {
+    pub(super) fn kind(&self, config: &UserConfig) -> BackendKind {
         self.backend.or(config.backend).unwrap_or_default()
     }
 
     /// Nothing means the backend's usual image.
-    pub(crate) fn image(&self, config: &Config) -> Option<String> {
+    pub(crate) fn image(&self, config: &UserConfig) -> Option<String> {
         self.image.clone().or_else(|| config.image.clone())
     }
 

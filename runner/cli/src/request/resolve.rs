@@ -21,7 +21,7 @@ use super::RunFlags;
 use super::policy::{UnderPolicy, from_file, from_flags};
 use super::variables::{environment, hashes, text};
 use super::{ours, pins, secrets};
-use crate::config::{self, Config};
+use crate::config::{self, UserConfig};
 use crate::console::Console;
 use crate::credentials;
 use crate::exit::Failure;
@@ -91,7 +91,7 @@ impl RunFlags {
     }
 
     /// The policy's file, and who chose it.
-    fn choose_policy<'f>(&'f self, config: &'f Config) -> Option<(&'f Path, ChosenBy)> {
+    fn choose_policy<'f>(&'f self, config: &'f UserConfig) -> Option<(&'f Path, ChosenBy)> {
         let named = self.policy.as_deref().map(|file| (file, ChosenBy::Person));
         let configured = config.policy.as_deref().map(|file| (file, ChosenBy::Configuration));
         let here = Path::new(crate::policy::FILE);
@@ -99,7 +99,7 @@ impl RunFlags {
     }
 
     /// What the run asks for beyond its policy.
-    fn overrides(&self, config: &Config) -> RunOverrides {
+    fn overrides(&self, config: &UserConfig) -> RunOverrides {
         RunOverrides {
             allow: self.allow.clone(),
             proc: ProcLimits {
@@ -119,7 +119,7 @@ impl RunFlags {
 /// What every step of [`RunFlags::resolve`] looks at.
 struct Steps<'s> {
     flags: &'s RunFlags,
-    config: &'s Config,
+    config: &'s UserConfig,
     variables: &'s Environment,
     /// Our own state directory.
     state: PathBuf,
@@ -133,7 +133,7 @@ struct Steps<'s> {
 impl<'s> Steps<'s> {
     fn new(
         flags: &'s RunFlags,
-        config: &'s Config,
+        config: &'s UserConfig,
         variables: &'s Environment,
     ) -> Result<Self, Failure> {
         let state = variables.state().ok_or_else(|| {

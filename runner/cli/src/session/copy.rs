@@ -48,17 +48,17 @@ pub(crate) struct Cp {
 
 /// One side of a copy.
 #[derive(Debug, Eq, PartialEq)]
-enum Place {
+enum CopyEndpoint {
     Here(PathBuf),
-    SandboxFiles { session: String, path: String },
+    InSession { session: String, path: String },
 }
 
-impl Place {
+impl CopyEndpoint {
     /// A colon before any slash separates a session from a path inside it.
     fn parse(written: &str) -> Self {
         match written.split_once(':') {
             Some((session, path)) if !session.is_empty() && !session.contains('/') => {
-                Self::SandboxFiles { session: session.to_owned(), path: path.to_owned() }
+                Self::InSession { session: session.to_owned(), path: path.to_owned() }
             }
             Some(_) | None => Self::Here(written.into()),
         }
@@ -72,28 +72,29 @@ struct Copied {
 }
 
 pub(crate) fn run(asked: &Cp, console: &mut Console) -> Result<Exit, Failure> {
-    let (session, way) = match (Place::parse(&asked.from), Place::parse(&asked.to)) {
-        (Place::Here(from), Place::SandboxFiles { session, path }) => {
-            (session, Way::In { from, path })
-        }
-        (Place::SandboxFiles { session, path }, Place::Here(to)) => {
-            (session, Way::Out { path, to })
-        }
-        (Place::Here(_), Place::Here(_)) => {
-            return Err(Failure::Usage(
-                "SRC or DST must be in a session; write it as NAME:/path".to_owned(),
-            ));
-        }
-        (Place::SandboxFiles { .. }, Place::SandboxFiles { .. }) => {
-            return Err(Failure::Usage(
-                "SRC and DST are both in a session; copy to this machine first".to_owned(),
-            ));
-        }
-    };
+    let (session, direction) =
+        match (CopyEndpoint::parse(&asked.from), CopyEndpoint::parse(&asked.to)) {
+            (CopyEndpoint::Here(from), CopyEndpoint::InSession { session, path }) => {
+                (session, CopyDirection::In { from, path })
+            }
+            (CopyEndpoint::InSession { session, path }, CopyEndpoint::Here(to)) => {
+                (session, CopyDirection::Out { path, to })
+            }
+            (CopyEndpoint::Here(_), CopyEndpoint::Here(_)) => {
+                return Err(Failure::Usage(
+                    "SRC or DST must be in a session; write it as NAME:/path".to_owned(),
+                ));
+            }
+            (CopyEndpoint::InSession { .. }, CopyEndpoint::InSession { .. }) => {
+                return Err(Failure::Usage(
+                    "SRC and DST are both in a session; copy to this machine first".to_owned(),
+                ));
+            }
+        };
     let state = find(&session)?;
     let bytes = asked.limit.map_or(state.plan().limits.disk, Size::bytes);
     let limits = ArchiveLimits { bytes, ..ArchiveLimits::default() };
-    let Moved { entries, bytes } = copy(&state, &way, &limits)?;
+    let Moved { entries, bytes } = copy(&state, &direction, &limits)?;
     if console.format == Format::Table {
         console.say(format_args!("copied {entries} files and directories, {bytes} bytes"));
     } else {
@@ -102,12 +103,12 @@ pub(crate) fn run(asked: &Cp, console: &mut Console) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-enum Way {
+enum CopyDirection {
     In { from: PathBuf, path: String },
     Out { path: String, to: PathBuf },
 }
 
-impl Way {
+impl CopyDirection {
     fn verb(&self) -> (&'static str, &str) {
         match self {
             Self::In { path, .. } => ("receive", path),
@@ -116,8 +117,8 @@ impl Way {
     }
 }
 
-fn copy(state: &State, way: &Way, limits: &ArchiveLimits) -> anyhow::Result<Moved> {
-    let (verb, path) = way.verb();
+fn copy(state: &State, direction: &CopyDirection, limits: &ArchiveLimits) -> anyhow::Result<Moved> {
+    let (verb, path) = direction.verb();
     let words = ["/run/sluice/init", "files", verb, &limits.bytes.to_string(), path];
     let words = words.map(str::to_owned).to_vec();
     let command = CommandSpec {
@@ -145,13 +146,13 @@ fn copy(state: &State, way: &Way, limits: &ArchiveLimits) -> anyhow::Result<Move
     let entry =
         Entry::begin(&state.evidence()?, words, None, false).context("cannot record the copy")?;
     let complaint = thread::spawn(move || said(File::from(errors)));
-    let moved = match way {
-        Way::In { from, .. } => {
+    let moved = match direction {
+        CopyDirection::In { from, .. } => {
             let sent = archive::send(from, limits, io::BufWriter::new(File::from(input)));
             let answer = said(File::from(output));
             sent.map_err(anyhow::Error::from).and_then(|_| counted(&answer))
         }
-        Way::Out { to, .. } => {
+        CopyDirection::Out { to, .. } => {
             drop(input);
             let received = archive::receive(File::from(output), to, limits);
             received.map_err(anyhow::Error::from)
@@ -205,8 +206,8 @@ mod tests {
 
     #[test]
     fn a_colon_before_any_slash_names_a_session() {
-        let here = |path: &str| Place::Here(Path::new(path).to_owned());
-        let inside = |session: &str, path: &str| Place::SandboxFiles {
+        let here = |path: &str| CopyEndpoint::Here(Path::new(path).to_owned());
+        let inside = |session: &str, path: &str| CopyEndpoint::InSession {
             session: session.to_owned(),
             path: path.to_owned(),
         };
@@ -219,7 +220,7 @@ mod tests {
             ("/tmp/a:b", here("/tmp/a:b")),
             (":a", here(":a")),
         ] {
-            assert_eq!(Place::parse(written), meant, "{written}");
+            assert_eq!(CopyEndpoint::parse(written), meant, "{written}");
         }
     }
 }

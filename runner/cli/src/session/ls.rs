@@ -21,7 +21,7 @@ pub(crate) struct Ls {}
 
 /// One session, as it is listed.
 #[derive(Debug, Serialize)]
-struct Row {
+struct SessionRow {
     name: String,
     run: String,
     backend: String,
@@ -60,7 +60,7 @@ impl SessionState {
 pub(crate) fn run(_: &Ls, console: &mut Console) -> Result<Exit, Failure> {
     let states = state::all(&environment::of_this_process().runtime());
     // Each is asked, all at once: one that is silent takes seconds.
-    let rows: Vec<Row> = thread::scope(|scope| {
+    let rows: Vec<SessionRow> = thread::scope(|scope| {
         let asking: Vec<_> =
             states.iter().map(|state| scope.spawn(move || row(state, state.answer()))).collect();
         asking.into_iter().filter_map(|row| row.join().ok()).collect()
@@ -74,7 +74,7 @@ pub(crate) fn run(_: &Ls, console: &mut Console) -> Result<Exit, Failure> {
         return Ok(Exit::Success);
     }
     let now = Timestamp::now();
-    let wide = |of: fn(&Row) -> &str, least: usize| {
+    let wide = |of: fn(&SessionRow) -> &str, least: usize| {
         rows.iter().map(|row| Printable(of(row)).to_string().len()).max().unwrap_or(0).max(least)
     };
     let (name, backend, image) =
@@ -106,7 +106,7 @@ pub(crate) fn run(_: &Ls, console: &mut Console) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-fn row(state: &State, answer: Answer) -> Row {
+fn row(state: &State, answer: Answer) -> SessionRow {
     let (session_state, commands) = match answer {
         Answer::Alive { commands } => (SessionState::Alive, Some(commands)),
         Answer::Silent => (SessionState::Silent, None),
@@ -114,7 +114,7 @@ fn row(state: &State, answer: Answer) -> Row {
         Answer::Gone if state.is_over(Timestamp::now()) => (SessionState::Expired, None),
         Answer::Gone => (SessionState::Dead, None),
     };
-    Row {
+    SessionRow {
         name: state.name.clone(),
         run: state.run().to_string(),
         backend: state.plan().backend.to_string(),

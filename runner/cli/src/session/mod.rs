@@ -18,11 +18,11 @@ use crate::exit::{Exit, Failure};
 #[derive(Debug, Args)]
 pub struct Session {
     #[command(subcommand)]
-    command: Verb,
+    command: SessionCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum SessionCommand {
     Cp(copy::Cp),
     Exec(exec::Exec),
     Ls(ls::Ls),
@@ -41,12 +41,12 @@ pub(crate) fn names() -> Vec<String> {
 
 pub fn run(asked: &Session, console: &mut Console) -> Result<Exit, Failure> {
     match &asked.command {
-        Verb::Cp(asked) => copy::run(asked, console),
-        Verb::Exec(asked) => exec::run(asked, console),
-        Verb::Ls(asked) => ls::run(asked, console),
-        Verb::Shell(asked) => exec::shell(asked, console),
-        Verb::Start(asked) => start::run(asked, console),
-        Verb::Stop(asked) => stop::run(asked, console),
+        SessionCommand::Cp(asked) => copy::run(asked, console),
+        SessionCommand::Exec(asked) => exec::run(asked, console),
+        SessionCommand::Ls(asked) => ls::run(asked, console),
+        SessionCommand::Shell(asked) => exec::shell(asked, console),
+        SessionCommand::Start(asked) => start::run(asked, console),
+        SessionCommand::Stop(asked) => stop::run(asked, console),
     }
 }
 

@@ -70,7 +70,7 @@ fn stop(name: &str) -> Result<engine::session::finish::Finished, Failure> {
         let backend = backend::open(kind, environment::of_this_process()).await?.backend;
         let held = run_lock::try_hold(state.folder());
         let held = held.context("another process is stopping it right now")?;
-        let stop = work_budget::Stop::default();
+        let stop = work_budget::StopToken::default();
         let listening = stop_by(caller::listen(), stop.clone());
         let budget = WorkBudget::attended(stop).announcing(recording_takes_a_while);
         let finished = finish(&state, Why::Stopped, &*backend, held, &budget).await;

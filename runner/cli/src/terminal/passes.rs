@@ -27,7 +27,7 @@ pub(crate) enum Keep {
 }
 
 /// One family of control sequences (`CSI`).
-struct Row {
+struct SequenceFamily {
     /// Private marker and intermediate characters, as they come.
     marks: &'static [u8],
     /// The characters that end it.
@@ -46,11 +46,16 @@ enum Parameters {
 }
 use Parameters::{Any, One, These};
 
-const fn row(marks: &'static [u8], last: &'static str, parameters: Parameters, from: Keep) -> Row {
-    Row { marks, last, parameters, from }
+const fn row(
+    marks: &'static [u8],
+    last: &'static str,
+    parameters: Parameters,
+    from: Keep,
+) -> SequenceFamily {
+    SequenceFamily { marks, last, parameters, from }
 }
 
-static CONTROL_SEQUENCES: [Row; 25] = [
+static CONTROL_SEQUENCES: [SequenceFamily; 25] = [
     row(b"", "m", Any, Keep::Colours),
     // Moving, erasing, inserting, deleting, repeating.
     row(b"", "ABCDEFGHILMPXZ@`abdef", Any, Keep::Drawing),

@@ -68,8 +68,8 @@ fn accepted_path(written: &str) -> Result<TreePath, String> {
 
 /// What came of it.
 #[derive(Debug, Serialize)]
-struct Report<'c> {
-    applied: Vec<Done<'c>>,
+struct ApplyReport<'c> {
+    applied: Vec<AppliedChange<'c>>,
     /// The host had it like this.
     already: Vec<&'c TreePath>,
     refused: &'c [Refused],
@@ -79,7 +79,7 @@ struct Report<'c> {
 }
 
 #[derive(Debug, Serialize)]
-struct Done<'c> {
+struct AppliedChange<'c> {
     path: &'c TreePath,
     change: Kind,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -120,12 +120,12 @@ pub fn run(asked: &Apply, console: &mut Console) -> Result<Exit, Failure> {
     let failed = done.stopped.map(|(path, err)| format!("{path}: {:#}", anyhow!(err)));
     let is_done =
         |change: &&&Change| asked.dry_run || done.applied.binary_search(&change.path).is_ok();
-    let report = Report {
+    let report = ApplyReport {
         applied: checked
             .ready()
             .iter()
             .filter(is_done)
-            .map(|change| Done {
+            .map(|change| AppliedChange {
                 path: &change.path,
                 change: change.change,
                 highlights: &change.highlights,
@@ -163,8 +163,8 @@ fn show_accepted(
     Ok(())
 }
 
-fn tell(report: &Report<'_>, partial: bool, console: &mut Console) -> Result<(), Failure> {
-    for Done { path, change, highlights } in &report.applied {
+fn tell(report: &ApplyReport<'_>, partial: bool, console: &mut Console) -> Result<(), Failure> {
+    for AppliedChange { path, change, highlights } in &report.applied {
         let words = diff::bracketed(highlights.iter().map(ToString::to_string).collect(), console);
         console.line(format_args!("{change:<8} {path}{words}"))?;
     }

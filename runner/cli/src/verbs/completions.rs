@@ -23,12 +23,12 @@ pub struct Completions {
     shell: Option<Shell>,
     /// Print the names that can be completed, instead.
     #[arg(long, hide = true, conflicts_with = "shell", env = "SLUICE_COMPLETIONS_NAMES")]
-    names: Option<Names>,
+    names: Option<NameKind>,
 }
 
 /// What has names of its own.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Names {
+enum NameKind {
     Runs,
     Sessions,
 }
@@ -39,17 +39,17 @@ pub fn run(
     console: &mut Console,
 ) -> Result<Exit, Failure> {
     match (asked.names, asked.shell) {
-        (Some(Names::Runs), _) => {
+        (Some(NameKind::Runs), _) => {
             let place = environment::of_this_process().runs();
             let mut all = place.map(|place| runs::names(&place)).unwrap_or_default();
             all.sort();
             // The newest first, and no more than anybody looks through.
-            let newest = all.into_iter().rev().take(MOST_RUNS);
+            let newest = all.into_iter().rev().take(MAX_COMPLETED_RUNS);
             std::iter::once("last".to_owned())
                 .chain(newest)
                 .try_for_each(|name| console.line(name))?;
         }
-        (Some(Names::Sessions), _) => {
+        (Some(NameKind::Sessions), _) => {
             session::names().into_iter().try_for_each(|name| console.line(name))?;
         }
         (None, Some(shell)) => {
@@ -65,7 +65,7 @@ pub fn run(
     Ok(Exit::Success)
 }
 
-const MOST_RUNS: usize = 50;
+const MAX_COMPLETED_RUNS: usize = 50;
 
 /// Adds names to what the generated function finds.
 const NAMES_IN_BASH: &str = r#"

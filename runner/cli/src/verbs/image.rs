@@ -17,11 +17,11 @@ use crate::request::backend_kind;
 #[derive(Debug, Args)]
 pub struct Image {
     #[command(subcommand)]
-    verb: Verb,
+    verb: ImageCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum ImageCommand {
     Build(Build),
 }
 
@@ -43,7 +43,7 @@ struct Build {
 }
 
 pub fn run(asked: &Image, console: &mut Console) -> Result<Exit, Failure> {
-    let Verb::Build(Build { name, backend: on }) = &asked.verb;
+    let ImageCommand::Build(Build { name, backend: on }) = &asked.verb;
     console.say(format_args!("building {name} from this machine's packages; about a minute"));
     let begun = Instant::now();
     let runtime = Runtime::new().context("cannot start the runtime")?;

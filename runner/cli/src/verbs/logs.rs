@@ -26,7 +26,7 @@ use crate::terminal::passes::Keep;
 
 /// Show what a run's command printed.
 #[derive(Debug, Args)]
-pub struct Logs {
+pub struct LogsVerb {
     /// The run: `last`, its id, or the beginning of its id.
     run: RunName,
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub struct Logs {
     follow: bool,
 }
 
-pub fn run(asked: &Logs, console: &mut Console) -> Result<Exit, Failure> {
+pub fn run(asked: &LogsVerb, console: &mut Console) -> Result<Exit, Failure> {
     let folder = asked.runs.open(&asked.run)?;
     if !folder.transcript().exists() && is_session(&folder) {
         return session(asked, &folder, console);
@@ -52,7 +52,7 @@ fn is_session(folder: &RunFolder) -> bool {
 }
 
 /// What the commands of a session printed, one after the other.
-fn session(asked: &Logs, folder: &RunFolder, console: &mut Console) -> Result<Exit, Failure> {
+fn session(asked: &LogsVerb, folder: &RunFolder, console: &mut Console) -> Result<Exit, Failure> {
     let goes_on = || asked.follow && living(folder.run()).is_some();
     let mut shown = 0;
     loop {

@@ -26,7 +26,7 @@ use crate::runs::{self, Origins, Runs};
   sluice ls --user ann --on docker -o json
 
 SENT and RECEIVED are what passed the run's gateway. A run without a network has `-` there.")]
-pub struct Ls {
+pub struct LsVerb {
     #[command(flatten)]
     runs: Runs,
     #[command(flatten)]
@@ -38,7 +38,7 @@ pub struct Ls {
 
 /// One run, as it is listed.
 #[derive(Debug, Serialize)]
-struct Row {
+struct RunRow {
     run: String,
     /// `running`, how it ended, or `lost` if nobody wrote that down.
     state: String,
@@ -58,7 +58,7 @@ struct Row {
     version: Option<String>,
 }
 
-pub fn run(asked: &Ls, console: &mut Console) -> Result<Exit, Failure> {
+pub fn run(asked: &LsVerb, console: &mut Console) -> Result<Exit, Failure> {
     let running = running(console);
     let place = asked.runs.place()?;
     let mut rows = Vec::new();
@@ -87,7 +87,7 @@ pub fn run(asked: &Ls, console: &mut Console) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-fn row(run: &RunId, record: &Value, is_running: bool) -> Row {
+fn row(run: &RunId, record: &Value, is_running: bool) -> RunRow {
     let words = record.pointer("/plan/command").and_then(Value::as_array);
     let command: Vec<&str> = words.into_iter().flatten().filter_map(Value::as_str).collect();
     let session = record.pointer("/plan/session/name").and_then(Value::as_str);
@@ -105,7 +105,7 @@ fn row(run: &RunId, record: &Value, is_running: bool) -> Row {
     let time = |name| text(name).and_then(|time| time.parse::<Timestamp>().ok());
     let end = time("ended").or_else(|| is_running.then(Timestamp::now));
     let took = time("begun").zip(end).map(|(begun, end)| end.duration_since(begun));
-    Row {
+    RunRow {
         run: run.to_string(),
         state: state.to_owned(),
         exit_code: record.get("exit_code").and_then(Value::as_u64).filter(|_| !is_running),
@@ -140,7 +140,7 @@ fn running(console: &mut Console) -> BTreeSet<RunId> {
     })
 }
 
-fn show(rows: &[Row], console: &mut Console) -> Result<(), Failure> {
+fn show(rows: &[RunRow], console: &mut Console) -> Result<(), Failure> {
     if console.format != Format::Table {
         return console.json_list(rows);
     }
@@ -222,7 +222,7 @@ fn cells(it: Cells<'_>) -> String {
             width += columns + 2;
         }
     }
-    let room = it.columns.saturating_sub(width + 2).max(LEAST_COMMAND);
+    let room = it.columns.saturating_sub(width + 2).max(MIN_COMMAND_COLUMNS);
     let command: String = Printable(it.command).to_string().chars().take(room).collect();
     line.push_str(&format!("  {command}"));
     line.trim_end().to_owned()
@@ -231,7 +231,7 @@ fn cells(it: Cells<'_>) -> String {
 const NO_RUNS: &str = "no runs yet; `sluice run -- COMMAND` makes one";
 /// Where nobody looks, everything is shown.
 const WIDE: usize = 200;
-const LEAST_COMMAND: usize = 12;
+const MIN_COMMAND_COLUMNS: usize = 12;
 
 #[cfg(test)]
 mod tests {

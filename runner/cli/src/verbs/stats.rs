@@ -35,7 +35,7 @@ pub struct StatsVerb {
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct StatsRow {
     run: RunId,
     cpu_percent: f64,
     #[serde(flatten)]
@@ -85,13 +85,13 @@ async fn look(only: Option<&RunId>) -> Result<Look, BackendError> {
     Ok(look)
 }
 
-fn rows(before: &Look, now: &Look) -> Vec<Row> {
+fn rows(before: &Look, now: &Look) -> Vec<StatsRow> {
     let row = |(run, (at, stats)): (&RunId, &(Instant, Stats))| {
         let cpu_percent = before.get(run).map_or(0.0, |(earlier, was)| {
             let taken = stats.cpu_nanoseconds.saturating_sub(was.cpu_nanoseconds);
             percent(taken, at.saturating_duration_since(*earlier))
         });
-        Row { run: run.clone(), cpu_percent, stats: stats.clone() }
+        StatsRow { run: run.clone(), cpu_percent, stats: stats.clone() }
     };
     now.iter().map(row).collect()
 }
@@ -102,7 +102,7 @@ fn percent(nanoseconds: u64, time: Duration) -> f64 {
     (nanoseconds as f64 / 1e9 / seconds * 1000.0).round() / 10.0
 }
 
-fn show(rows: &[Row], console: &mut Console) -> Result<(), Failure> {
+fn show(rows: &[StatsRow], console: &mut Console) -> Result<(), Failure> {
     if console.format != Format::Table {
         return console.json_list(rows);
     }
@@ -114,7 +114,7 @@ fn show(rows: &[Row], console: &mut Console) -> Result<(), Failure> {
         "{:<24} {:>8} {:>20} {:>11} {:>10} {:>10}",
         "RUN", "CPU", "MEMORY / LIMIT", "PROCESSES", "RECEIVED", "SENT"
     ))?;
-    for Row { run, cpu_percent, stats } in rows {
+    for StatsRow { run, cpu_percent, stats } in rows {
         let memory =
             format!("{} / {}", short_size(stats.memory), limit(stats.memory_limit, short_size));
         let pids = format!("{} / {}", stats.pids, limit(stats.pids_limit, |pids| pids.to_string()));

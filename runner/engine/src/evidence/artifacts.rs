@@ -364,7 +364,7 @@ mod tests {
         let collect = |budget: &WorkBudget| {
             folder.collect_artifacts(&source, &globs, &[], &limits, budget).unwrap()
         };
-        let stop = crate::work_budget::Stop::default();
+        let stop = crate::work_budget::StopToken::default();
         stop.because_of(2);
         let stopped = collect(&WorkBudget::attended(stop));
         assert_eq!(stopped.artifacts, []);

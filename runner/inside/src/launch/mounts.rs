@@ -23,7 +23,7 @@ use rustix::mount::{
 };
 
 use super::kernel::{MountFlags, restrict_mount};
-use super::pools::MOST_TERMINALS;
+use super::pools::MAX_TERMINALS;
 
 /// What failed, and at which path.
 #[derive(Debug)]
@@ -341,7 +341,7 @@ fn processes() -> io::Result<OwnedFd> {
 
 /// Few of them: the machine has a number for all sandboxes together.
 fn terminals() -> io::Result<OwnedFd> {
-    let most = MOST_TERMINALS.to_string();
+    let most = MAX_TERMINALS.to_string();
     let options = [("newinstance", ""), ("ptmxmode", "0666"), ("mode", "0620"), ("max", &most)];
     new(c"devpts", &options)
 }

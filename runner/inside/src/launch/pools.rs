@@ -69,7 +69,7 @@ fn share(of: &str) -> u64 {
 }
 
 /// Terminals of one sandbox.
-pub const MOST_TERMINALS: u32 = 64;
+pub const MAX_TERMINALS: u32 = 64;
 
 /// Bounds in a user namespace, and what the machine lets a user have of it.
 const SHARED: [(&str, &str); 2] =

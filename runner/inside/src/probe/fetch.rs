@@ -130,7 +130,7 @@ pub fn open_tunnel(stream: &mut TcpStream, wanted: &str) -> io::Result<Answer> {
     // Byte by byte: what follows the head is not ours to read.
     let mut head = Vec::new();
     let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") && head.len() < LONGEST_HEAD {
+    while !head.ends_with(b"\r\n\r\n") && head.len() < MAX_HEAD_BYTES {
         if stream.read(&mut byte)? == 0 {
             break;
         }
@@ -140,7 +140,7 @@ pub fn open_tunnel(stream: &mut TcpStream, wanted: &str) -> io::Result<Answer> {
     let status = status_of(&head).ok_or_else(|| wrong("the proxy's answer cannot be read"))?;
     let mut body = String::new();
     if status != 200 {
-        drop(stream.take(LONGEST_BODY).read_to_string(&mut body));
+        drop(stream.take(MAX_BODY_BYTES).read_to_string(&mut body));
     }
     Ok(Answer { status, body })
 }
@@ -159,7 +159,7 @@ pub fn exchange(
     );
     let sent = stream.write_all(request.as_bytes()).and_then(|()| stream.flush());
     let mut bytes = Vec::new();
-    let read = stream.take(LONGEST_BODY).read_to_end(&mut bytes);
+    let read = stream.take(MAX_BODY_BYTES).read_to_end(&mut bytes);
     let text = String::from_utf8_lossy(&bytes).into_owned();
     match (status_of(&text), read) {
         (Some(status), _) => {
@@ -222,8 +222,8 @@ pub fn config() -> io::Result<Arc<ClientConfig>> {
 }
 
 const BUNDLES: [&str; 2] = ["/etc/sluice/ca/bundle.pem", "/etc/ssl/certs/ca-certificates.crt"];
-const LONGEST_HEAD: usize = 16 * 1024;
-const LONGEST_BODY: u64 = 1 << 20;
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+const MAX_BODY_BYTES: u64 = 1 << 20;
 
 struct Target {
     tls: bool,

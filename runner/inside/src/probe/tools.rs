@@ -264,7 +264,7 @@ fn run(command: &mut Command) -> Result<String, String> {
             })
         })
         .collect();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TOOL_TIMEOUT;
     loop {
         match child.try_wait() {
             Ok(Some(_)) => break,
@@ -272,14 +272,14 @@ fn run(command: &mut Command) -> Result<String, String> {
             Ok(None) | Err(_) => {
                 drop(child.kill());
                 drop(child.wait());
-                return Err(format!("not done in {} s", PATIENCE.as_secs()));
+                return Err(format!("not done in {} s", TOOL_TIMEOUT.as_secs()));
             }
         }
     }
     Ok(readers.into_iter().filter_map(|reader| reader.join().ok()).collect())
 }
 
-const PATIENCE: Duration = Duration::from_secs(40);
+const TOOL_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// As a program that knows nothing of proxies; what it believes stays.
 fn forget_proxy(command: &mut Command) {

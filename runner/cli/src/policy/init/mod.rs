@@ -30,7 +30,7 @@ use crate::exit::{Exit, Failure};
 
 Looks for a git remote, Python, Node and Rust, and writes sandbox.policy.yaml with
 the presets and rules they call for. Nothing in the directory is run.")]
-pub(super) struct Init {
+pub(super) struct InitPolicy {
     /// The project's directory.
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
@@ -49,7 +49,7 @@ struct Written {
     because: Vec<String>,
 }
 
-pub(super) fn run(asked: &Init, console: &mut Console) -> Result<Exit, Failure> {
+pub(super) fn run(asked: &InitPolicy, console: &mut Console) -> Result<Exit, Failure> {
     let dir = &asked.dir;
     if !dir.is_dir() {
         return Err(Failure::Usage(format!("{} is not a directory", dir.display())));

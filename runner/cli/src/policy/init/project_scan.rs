@@ -10,10 +10,10 @@ use policies::{GitRepository, PlainName};
 use super::{node, python, remote};
 
 /// A file that tells what a project is made of is smaller than this.
-const LARGEST: u64 = 4 * 1024 * 1024;
+const MAX_SCANNED_BYTES: u64 = 4 * 1024 * 1024;
 
 /// More names than this make no policy that anyone reads.
-const MOST_NAMES: usize = 400;
+const MAX_PACKAGE_NAMES: usize = 400;
 
 /// What was seen. Everything in it was accepted by the policy language.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ pub(super) struct Packages {
 
 impl Packages {
     pub(super) fn new(told_by: &str, mut names: BTreeSet<String>) -> Self {
-        let kept: BTreeSet<String> = names.iter().take(MOST_NAMES).cloned().collect();
+        let kept: BTreeSet<String> = names.iter().take(MAX_PACKAGE_NAMES).cloned().collect();
         names.retain(|name| !kept.contains(name));
         Self { told_by: told_by.to_owned(), names: kept, left_out: names.len() }
     }
@@ -84,7 +84,7 @@ pub(super) fn text(path: &Path) -> Option<String> {
         return None;
     }
     let mut text = String::new();
-    File::open(path).ok()?.take(LARGEST).read_to_string(&mut text).ok()?;
+    File::open(path).ok()?.take(MAX_SCANNED_BYTES).read_to_string(&mut text).ok()?;
     Some(text)
 }
 

@@ -6,7 +6,7 @@
 
 /// One setting. The key is in lower case with `-` for `_`, as both compare it.
 #[derive(Debug, Eq, PartialEq)]
-pub(super) struct Setting {
+pub(super) struct IniSetting {
     pub(super) section: String,
     pub(super) key: String,
     pub(super) value: String,
@@ -20,9 +20,9 @@ pub(super) enum Indented {
 }
 
 /// Every setting, in the order of the file.
-pub(super) fn settings(text: &str, indented: Indented) -> Vec<Setting> {
+pub(super) fn settings(text: &str, indented: Indented) -> Vec<IniSetting> {
     let mut section = String::new();
-    let mut found: Vec<Setting> = Vec::new();
+    let mut found: Vec<IniSetting> = Vec::new();
     for line in text.lines() {
         let trimmed = line.trim();
         if trimmed.is_empty() || trimmed.starts_with(['#', ';']) {
@@ -46,7 +46,7 @@ pub(super) fn settings(text: &str, indented: Indented) -> Vec<Setting> {
         if let Some((key, value)) = trimmed.split_once(separators) {
             let key = key.trim().trim_start_matches("--").to_ascii_lowercase().replace('_', "-");
             let value = value.trim().trim_matches(['"', '\'']).to_owned();
-            found.push(Setting { section: section.clone(), key, value });
+            found.push(IniSetting { section: section.clone(), key, value });
         }
     }
     found
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     fn spelled(text: &str, indented: Indented) -> Vec<String> {
-        let spell = |setting: &Setting| {
+        let spell = |setting: &IniSetting| {
             format!("{}|{}|{}", setting.section, setting.key, setting.value.replace('\n', "+"))
         };
         settings(text, indented).iter().map(spell).collect()

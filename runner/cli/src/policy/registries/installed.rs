@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Machine;
+use super::LookupScope;
 
 /// pip's own index.
 #[derive(Debug, Eq, PartialEq)]
@@ -19,7 +19,7 @@ pub(super) struct PipDefault {
 }
 
 /// The default of the first pip in `PATH`.
-pub(super) fn pip(machine: &Machine) -> Option<PipDefault> {
+pub(super) fn pip(machine: &LookupScope) -> Option<PipDefault> {
     machine.prefixes().iter().flat_map(|prefix| pythons(prefix)).find_map(|python| {
         let packages = ["site-packages", "dist-packages"].map(|name| python.join(name));
         let mut texts = packages
@@ -30,7 +30,7 @@ pub(super) fn pip(machine: &Machine) -> Option<PipDefault> {
 }
 
 /// The default of the first npm in `PATH`.
-pub(super) fn npm(machine: &Machine) -> Option<String> {
+pub(super) fn npm(machine: &LookupScope) -> Option<String> {
     // npm's own package, and where Debian takes it apart.
     let folders =
         ["lib/node_modules/npm/node_modules", "share/nodejs", "share/nodejs/npm/node_modules"];

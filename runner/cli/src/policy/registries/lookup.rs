@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use policies::{Registries, RegistryKind, RegistryUrl};
 
-use super::{Machine, RegistryConfig, npm, pip};
+use super::{LookupScope, RegistryConfig, npm, pip};
 
 /// What is looked up on a machine, once somebody asks.
 #[derive(Debug, Default)]
 pub(in crate::policy) struct Lookup {
-    machine: Machine,
+    machine: LookupScope,
     npm: OnceCell<RegistryConfig>,
     pip: OnceCell<RegistryConfig>,
     /// A rule left it to us where files are.
@@ -31,7 +31,7 @@ pub(crate) struct Managers {
 }
 
 impl Lookup {
-    pub(in crate::policy) fn on(machine: Machine) -> Self {
+    pub(in crate::policy) fn on(machine: LookupScope) -> Self {
         Self { machine, ..Self::default() }
     }
 

@@ -29,7 +29,7 @@ const MAX_FILE_BYTES: u64 = 256 * 1024;
 
 /// What may be looked at.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Machine {
+pub(super) struct LookupScope {
     pub(super) environment: Environment,
     /// `/`; tests bring their own.
     pub(super) root: PathBuf,
@@ -37,7 +37,7 @@ pub(super) struct Machine {
     pub(super) projects: Vec<PathBuf>,
 }
 
-impl Machine {
+impl LookupScope {
     /// The one we run on.
     pub(super) fn this(environment: &Environment, projects: Vec<PathBuf>) -> Self {
         Self { environment: environment.clone(), root: "/".into(), projects }
@@ -180,16 +180,16 @@ mod fake {
         }
 
         /// What `find` finds, with `work` being a project.
-        pub(super) fn found(&self, find: fn(&Machine) -> RegistryConfig) -> Vec<String> {
+        pub(super) fn found(&self, find: fn(&LookupScope) -> RegistryConfig) -> Vec<String> {
             self.whole(find).registries.iter().map(RegistryUrl::to_string).collect()
         }
 
-        pub(super) fn whole(&self, find: fn(&Machine) -> RegistryConfig) -> RegistryConfig {
+        pub(super) fn whole(&self, find: fn(&LookupScope) -> RegistryConfig) -> RegistryConfig {
             find(&self.machine())
         }
 
-        pub(super) fn machine(&self) -> Machine {
-            Machine {
+        pub(super) fn machine(&self) -> LookupScope {
+            LookupScope {
                 environment: Environment::new(&self.variables),
                 root: self.dir.path().to_owned(),
                 projects: vec![self.dir.path().canonicalize().unwrap().join("work")],

@@ -7,10 +7,10 @@
 use std::path::PathBuf;
 
 use super::ini::{Indented, settings};
-use super::{Machine, RegistryConfig, installed};
+use super::{LookupScope, RegistryConfig, installed};
 
 /// The registries npm is set up to use, the main one first.
-pub(super) fn registries(machine: &Machine) -> RegistryConfig {
+pub(super) fn registries(machine: &LookupScope) -> RegistryConfig {
     let mut main = from_environment(machine, "registry");
     let mut authority = from_environment(machine, "cafile");
     let mut scoped = Vec::new();
@@ -36,12 +36,12 @@ pub(super) fn registries(machine: &Machine) -> RegistryConfig {
 }
 
 /// npm takes its variables in either case.
-fn from_environment(machine: &Machine, key: &str) -> Option<String> {
+fn from_environment(machine: &LookupScope, key: &str) -> Option<String> {
     let name = format!("npm_config_{key}");
     machine.text(&name).or_else(|| machine.text(&name.to_ascii_uppercase()))
 }
 
-fn files(machine: &Machine) -> Vec<PathBuf> {
+fn files(machine: &LookupScope) -> Vec<PathBuf> {
     let named =
         |key| from_environment(machine, key).map(PathBuf::from).filter(|path| path.is_absolute());
     let mut files = Vec::new();
@@ -62,7 +62,7 @@ fn files(machine: &Machine) -> Vec<PathBuf> {
 
 /// Replaces `${NAME}` by the variable's value. What names an unknown variable
 /// is no value.
-fn expanded(value: &str, machine: &Machine) -> Option<String> {
+fn expanded(value: &str, machine: &LookupScope) -> Option<String> {
     let mut whole = String::new();
     let mut rest = value;
     while let Some((before, after)) = rest.split_once("${") {

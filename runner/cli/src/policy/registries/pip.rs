@@ -6,11 +6,11 @@
 
 use std::path::PathBuf;
 
-use super::ini::{Indented, Setting, settings};
-use super::{Machine, RegistryConfig, address, installed};
+use super::ini::{Indented, IniSetting, settings};
+use super::{LookupScope, RegistryConfig, address, installed};
 
 /// The indexes pip is set up to use, the main one first.
-pub(super) fn registries(machine: &Machine) -> RegistryConfig {
+pub(super) fn registries(machine: &LookupScope) -> RegistryConfig {
     let mut configured = from_environment(machine);
     for path in files(machine) {
         if let Some(text) = machine.read(&path) {
@@ -52,7 +52,7 @@ impl Configured {
     }
 }
 
-fn from_environment(machine: &Machine) -> Configured {
+fn from_environment(machine: &LookupScope) -> Configured {
     Configured {
         index: machine.text("PIP_INDEX_URL"),
         extra: machine.text("PIP_EXTRA_INDEX_URL").map(|urls| words(&urls)),
@@ -62,7 +62,7 @@ fn from_environment(machine: &Machine) -> Configured {
 }
 
 /// Configuration files, the strongest first.
-fn files(machine: &Machine) -> Vec<PathBuf> {
+fn files(machine: &LookupScope) -> Vec<PathBuf> {
     let mut files = Vec::new();
     if let Some(named) = machine.text("PIP_CONFIG_FILE").map(PathBuf::from) {
         // The documented way to say: no files at all.
@@ -89,10 +89,11 @@ fn files(machine: &Machine) -> Vec<PathBuf> {
 }
 
 /// A section for one command is stronger than `[global]`.
-fn from_settings(settings: &[Setting]) -> Configured {
+fn from_settings(settings: &[IniSetting]) -> Configured {
     let last = |key: &str| {
         let of = |section: &'static str| {
-            let right = move |setting: &&Setting| setting.section == section && setting.key == key;
+            let right =
+                move |setting: &&IniSetting| setting.section == section && setting.key == key;
             settings.iter().rev().find(right)
         };
         of("install").or_else(|| of("global")).map(|setting| setting.value.clone())

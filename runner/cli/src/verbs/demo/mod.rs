@@ -49,26 +49,26 @@ pub fn run(asked: &Demo, console: &mut Console) -> Result<Exit, Failure> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let good = runtime.block_on(async {
         let (backend, image) = asked.on.open(console).await?;
-        let good = Show { console, checks: Vec::new() }.play(&*backend, image).await?;
+        let good = Demonstration { console, checks: Vec::new() }.play(&*backend, image).await?;
         Ok::<_, Failure>(good)
     });
     runtime.shutdown_background();
     Ok(if good? { Exit::Success } else { Exit::Failed })
 }
 
-struct Show<'c> {
+struct Demonstration<'c> {
     console: &'c mut Console,
-    checks: Vec<Check>,
+    checks: Vec<DemoCheck>,
 }
 
 /// Something that is promised, and whether it was so.
 #[derive(Debug, Serialize)]
-struct Check {
+struct DemoCheck {
     what: String,
     held: bool,
 }
 
-impl Show<'_> {
+impl Demonstration<'_> {
     async fn play(mut self, backend: &dyn Backend, image: Option<String>) -> anyhow::Result<bool> {
         let begun = Instant::now();
         let invocation = SelfInvocation::new("demo", backend.name(), image)?.keeping_evidence()?;
@@ -169,7 +169,7 @@ impl Show<'_> {
     }
 
     fn check(&mut self, holds: bool, what: &str) -> anyhow::Result<()> {
-        self.checks.push(Check { what: what.to_owned(), held: holds });
+        self.checks.push(DemoCheck { what: what.to_owned(), held: holds });
         let word = match holds {
             true => self.console.toned(Tone::Good, "ok"),
             false => self.console.toned(Tone::Bad, "NOT SO"),

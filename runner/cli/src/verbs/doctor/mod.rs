@@ -41,7 +41,7 @@ pub struct Doctor {
 
 /// Everything found.
 #[derive(Debug, Serialize)]
-struct Report {
+struct DoctorReport {
     version: &'static str,
     machine: Vec<Fact>,
     backends: Vec<Examined>,
@@ -78,8 +78,12 @@ pub fn run(asked: &Doctor, console: &mut Console) -> Result<Exit, Failure> {
     let any = backends.iter().any(|backend| backend.present);
     let all = backends.iter().all(|backend| !backend.present || backend.healthy);
     let healthy = any && all;
-    let report =
-        Report { version: env!("CARGO_PKG_VERSION"), machine: machine::facts(), backends, healthy };
+    let report = DoctorReport {
+        version: env!("CARGO_PKG_VERSION"),
+        machine: machine::facts(),
+        backends,
+        healthy,
+    };
     match console.format {
         Format::Json | Format::Jsonl => console.json(&report)?,
         Format::Table => table(&report, console)?,
@@ -87,7 +91,7 @@ pub fn run(asked: &Doctor, console: &mut Console) -> Result<Exit, Failure> {
     Ok(if healthy { Exit::Success } else { Exit::Failed })
 }
 
-fn table(report: &Report, console: &mut Console) -> Result<(), Failure> {
+fn table(report: &DoctorReport, console: &mut Console) -> Result<(), Failure> {
     console.line(format_args!("sluice {} on this machine", report.version))?;
     for Fact { what, found, advice } in &report.machine {
         line(console, if advice.is_some() { Mark::Note } else { Mark::Plain }, what, found)?;

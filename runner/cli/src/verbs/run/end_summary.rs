@@ -17,7 +17,7 @@ pub(super) fn lines(plan: &Plan, report: &RunReport) -> Vec<String> {
     let Ok(done) = &report.ended else { return Vec::new() };
     let traffic = done.seen.usage.network;
     let hosts = match traffic {
-        Some(traffic) if traffic.requests <= MOST_REQUESTS => hosts_of(&plan.evidence),
+        Some(traffic) if traffic.requests <= MAX_SUMMARIZED_REQUESTS => hosts_of(&plan.evidence),
         Some(_) | None => None,
     };
     let how = match done.outcome.kind() {
@@ -95,8 +95,8 @@ fn told(
 /// `allowed a.test (3), b.test (1), and 4 more`; nothing of nothing.
 fn listed(word: &str, all: impl Iterator<Item = String>) -> Option<String> {
     let all: Vec<String> = all.collect();
-    let shown = all.iter().take(MOST_HOSTS).cloned().collect::<Vec<_>>().join(", ");
-    let more = match all.len().saturating_sub(MOST_HOSTS) {
+    let shown = all.iter().take(MAX_SHOWN_HOSTS).cloned().collect::<Vec<_>>().join(", ");
+    let more = match all.len().saturating_sub(MAX_SHOWN_HOSTS) {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
@@ -109,9 +109,9 @@ fn and_then(next: &[&str]) -> String {
 }
 
 /// More hosts than that are for `sluice audit summary`.
-const MOST_HOSTS: usize = 6;
+const MAX_SHOWN_HOSTS: usize = 6;
 /// More lines than that are not read again just to sum them up.
-const MOST_REQUESTS: u64 = 20_000;
+const MAX_SUMMARIZED_REQUESTS: u64 = 20_000;
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use inside::launch::pools::MOST_TERMINALS;
+use inside::launch::pools::MAX_TERMINALS;
 use inside::launch::privileges;
 use inside::seccomp;
 use serde_json::{Value, json};
@@ -172,7 +172,7 @@ fn tmpfs(place: &TmpfsPlan, user: UserIds) -> Value {
 
 /// As the engine has them, but for how many: it would let a container have all.
 fn terminals() -> Value {
-    let most = format!("max={MOST_TERMINALS}");
+    let most = format!("max={MAX_TERMINALS}");
     json!({
         "destination": "/dev/pts",
         "type": "devpts",

@@ -12,7 +12,7 @@ use super::super::changes::Stamp;
 use super::super::listed::listed;
 use super::super::testing::{Mounted, opened, told};
 use super::*;
-use crate::work_budget::Stop;
+use crate::work_budget::StopToken;
 
 fn write(root: &Path, path: &str, text: &str) {
     let path = root.join(path);
@@ -358,7 +358,7 @@ fn comparing_that_is_stopped_or_out_of_time_says_so() {
     let changes = mounted.changes_within(&ChangeLimits::default(), &budget).unwrap();
     assert_eq!(changes.incomplete, ["comparing was not done within 0 s; the rest was left out"]);
 
-    let stop = Stop::default();
+    let stop = StopToken::default();
     let budget = WorkBudget::attended(stop.clone());
     stop.because_of(15);
     let changes = mounted.changes_within(&ChangeLimits::default(), &budget).unwrap();

@@ -250,7 +250,7 @@ fn a_patch_that_is_stopped_lists_what_it_left_out() {
     let Some(mounted) = Mounted::new(&[], fill) else { return };
     act(&mounted.merged());
     let mut changes = mounted.changes().unwrap();
-    let stop = crate::work_budget::Stop::default();
+    let stop = crate::work_budget::StopToken::default();
     let budget = WorkBudget::attended(stop.clone());
     stop.because_of(15);
     let (upper, lower) = (opened(mounted.upper()), opened(mounted.project()));

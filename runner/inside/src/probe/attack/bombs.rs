@@ -77,7 +77,7 @@ fn disk(place: &str) -> ExitCode {
     let name = format!("{place}/sluice-bomb");
     let file = File::create(&name);
     let Ok(mut file) = file else { return ExitCode::from(3) };
-    for _ in 0..MOST_MEGABYTES {
+    for _ in 0..MAX_MEGABYTES {
         if let Err(err) = file.write_all(&piece) {
             eprintln!("{place}: {err}");
             // What fits into the last page still, so that full means full.
@@ -90,7 +90,7 @@ fn disk(place: &str) -> ExitCode {
 
 #[expect(clippy::print_stderr, reason = "this is a program's own output")]
 fn inodes(place: &str) -> ExitCode {
-    for number in 0..MOST_FILES {
+    for number in 0..MAX_FILES {
         if let Err(err) = File::create(format!("{place}/sluice-bomb-{number}")) {
             eprintln!("{place}: {err}");
             return ExitCode::FAILURE;
@@ -128,7 +128,7 @@ fn fork() -> ExitCode {
 
 fn memory() -> ExitCode {
     let mut kept: Vec<Vec<u8>> = Vec::new();
-    for _ in 0..MOST_MEGABYTES {
+    for _ in 0..MAX_MEGABYTES {
         kept.push(vec![0x5a; 1 << 20]);
     }
     ExitCode::from(u8::from(kept.is_empty()))
@@ -137,7 +137,7 @@ fn memory() -> ExitCode {
 fn output() -> ExitCode {
     let line = vec![b'x'; 64 * 1024];
     let mut out = std::io::stdout();
-    for _ in 0..(MOST_MEGABYTES * 16) {
+    for _ in 0..(MAX_MEGABYTES * 16) {
         if out.write_all(&line).is_err() {
             return ExitCode::FAILURE;
         }
@@ -155,15 +155,15 @@ fn stubborn() -> ExitCode {
         let kinds = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt()];
         // Held until the end: a signal that somebody listens for kills nobody.
         let _ears: Vec<_> = kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect();
-        tokio::time::sleep(Duration::from_secs(MOST_SECONDS)).await;
+        tokio::time::sleep(Duration::from_secs(MAX_SECONDS)).await;
     });
     ExitCode::SUCCESS
 }
 
 #[expect(clippy::print_stderr, reason = "this is a program's own output")]
 fn threads() -> ExitCode {
-    for number in 0..MOST_THREADS {
-        let asleep = || thread::sleep(Duration::from_secs(MOST_SECONDS));
+    for number in 0..MAX_THREADS {
+        let asleep = || thread::sleep(Duration::from_secs(MAX_SECONDS));
         if let Err(err) = thread::Builder::new().stack_size(16 * 1024).spawn(asleep) {
             eprintln!("after {number} threads: {err}");
             // As many as can be, for a moment.
@@ -175,7 +175,7 @@ fn threads() -> ExitCode {
 }
 
 const GENERATIONS: u32 = 9;
-const MOST_FILES: u32 = 2_000_000;
-const MOST_MEGABYTES: u64 = 1024;
-const MOST_SECONDS: u64 = 300;
-const MOST_THREADS: u32 = 40_000;
+const MAX_FILES: u32 = 2_000_000;
+const MAX_MEGABYTES: u64 = 1024;
+const MAX_SECONDS: u64 = 300;
+const MAX_THREADS: u32 = 40_000;

@@ -139,7 +139,7 @@ fn alone(attack: &Attack, arguments: &[String]) -> Verdict {
     let Some(status) = ended(&mut child) else {
         drop(child.kill());
         drop(child.wait());
-        return Verdict::Held(format!("nothing came of it in {} s", PATIENCE.as_secs()));
+        return Verdict::Held(format!("nothing came of it in {} s", ATTACK_TIMEOUT.as_secs()));
     };
     let mut line = String::new();
     if let Some(mut output) = child.stdout.take() {
@@ -153,7 +153,7 @@ fn alone(attack: &Attack, arguments: &[String]) -> Verdict {
 }
 
 fn ended(child: &mut Child) -> Option<std::process::ExitStatus> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + ATTACK_TIMEOUT;
     while Instant::now() < deadline {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status),
@@ -164,7 +164,7 @@ fn ended(child: &mut Child) -> Option<std::process::ExitStatus> {
     None
 }
 
-const PATIENCE: Duration = Duration::from_secs(12);
+const ATTACK_TIMEOUT: Duration = Duration::from_secs(12);
 
 impl Attack {
     fn found(&self, verdict: Verdict) -> Attempt {
