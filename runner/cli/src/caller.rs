@@ -1,13 +1,20 @@
 //! The person, or the program, that typed `sluice`: their signals, their terminal's
-//! size, their input.
+//! size, their input, and the runtime that listens to them.
 
+use anyhow::Context as _;
 use engine::command::Input;
 use engine::supervise::CallerEvent;
+use tokio::runtime::Runtime;
 use tokio::select;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::terminal;
+
+/// Starts what asynchronous work of a verb runs on.
+pub(crate) fn runtime() -> anyhow::Result<Runtime> {
+    Runtime::new().context("cannot start the runtime")
+}
 
 /// Our own input, for the command.
 pub(crate) fn input() -> Input {

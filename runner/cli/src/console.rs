@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
+use engine::work_budget::NotDone;
 use files::printable::{Printable, ascii_json};
 use serde::Serialize;
 
@@ -134,6 +135,25 @@ impl Console {
     /// Something that failed, where the verb still has more to do or say.
     pub fn error(&mut self, text: impl fmt::Display) {
         self.say_labelled(Tone::Bad, "error:", text);
+    }
+
+    /// Says what of a run or session could not be removed, and what its evidence lacks.
+    pub fn say_unfinished(
+        &mut self,
+        left: impl IntoIterator<Item: fmt::Display>,
+        missing: &[String],
+        not_done: &[NotDone],
+    ) {
+        for left in left {
+            let text = format_args!("{left}; `sluice sweep` tries again");
+            self.say_labelled(Tone::Warn, "left behind:", text);
+        }
+        for missing in missing {
+            self.say_labelled(Tone::Warn, "not in the evidence:", missing);
+        }
+        for not_done in not_done {
+            self.say_labelled(Tone::Warn, "not whole in the evidence:", not_done);
+        }
     }
 
     /// The whole result as one JSON value; on one line if lines were asked for.

@@ -7,13 +7,16 @@
 use std::env;
 use std::fs::{self, DirBuilder};
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
+use engine::backend::Backend;
 use engine::plan::RunId;
 use serde_json::Value;
+use standin::{Setup, Standin};
 
 use crate::environment;
 
@@ -82,10 +85,22 @@ impl SelfInvocation {
         Ok(path)
     }
 
-    /// Lets names be pinned to a stand-in of ours, as a person's configuration
-    /// would. Nothing of the person's own is touched.
-    pub fn permit_upstream(&self, at: &std::net::SocketAddr) -> io::Result<()> {
-        fs::write(self.folder.join(CONFIG), format!("upstreams: [\"{at}\"]\n"))
+    /// The flags of a run under the policy `policy`, for which `standin` is `host`. A
+    /// pin to it is permitted as a person's configuration would; nothing of the
+    /// person's own is touched.
+    pub fn flags(
+        &self,
+        policy: &Path,
+        host: &str,
+        standin: &Standin,
+    ) -> anyhow::Result<Vec<String>> {
+        let at = standin.addresses().first().context("the stand-in listens nowhere")?;
+        self.write(CONFIG, &format!("upstreams: [\"{at}\"]\n"))?;
+        let authority = self.write("authority.pem", standin.certificate())?;
+        let (policy, authority) = (policy.display().to_string(), authority.display().to_string());
+        let pin = format!("{host}={at}");
+        let flags = ["--policy", &policy, "--pin", &pin, "--trust", &authority];
+        Ok(flags.map(str::to_owned).to_vec())
     }
 
     /// `sluice` with these words.
@@ -127,7 +142,7 @@ impl SelfInvocation {
 
     /// `sluice run` of `inside`, to its end.
     pub fn run(&self, flags: &[String], inside: &[String]) -> anyhow::Result<Ran> {
-        let output = self.run_command(flags, inside).output().context("cannot start ourselves")?;
+        let output = self.run_command(flags, inside).output().context("cannot start `sluice`")?;
         let record: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         let run = record.get("run").and_then(Value::as_str);
         Ok(Ran {
@@ -166,6 +181,13 @@ impl Ran {
         let said = || self.said.lines().rfind(|line| !line.starts_with('{'));
         recorded.or_else(said).unwrap_or("it said nothing").trim().to_owned()
     }
+}
+
+/// A server that is `host`, where gateways of `backend` see this machine.
+pub async fn stand_in(backend: &dyn Backend, host: &str) -> anyhow::Result<Standin> {
+    let here = backend.host().await?;
+    let standin = Setup::new(SocketAddr::new(here, 0), &[host]).start().await;
+    standin.with_context(|| format!("cannot serve at {here}, where the gateway sees this machine"))
 }
 
 /// The program that tries a sandbox, with these words.

@@ -1,6 +1,5 @@
 //! `sluice session start`: makes a sandbox, hands it its socket, and leaves it.
 
-use anyhow::Context as _;
 use clap::Args;
 use engine::plan::{RunId, SessionPlan};
 use engine::session::start::start;
@@ -8,9 +7,9 @@ use engine::session::state;
 use jiff::Timestamp;
 use policies::Span;
 use serde::Serialize;
-use tokio::runtime::Runtime;
 
 use super::ls::short;
+use crate::caller;
 use crate::console::{Console, Format};
 use crate::environment;
 use crate::exit::{Exit, Failure};
@@ -69,7 +68,7 @@ pub(crate) fn run(asked: &Start, console: &mut Console) -> Result<Exit, Failure>
     }
     // Each command has a terminal or none.
     resolved.request.tty = false;
-    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let runtime = caller::runtime()?;
     let mut planned = PlannedRun::new(resolved, &runtime)?;
     let name = asked.name.clone().unwrap_or_else(|| planned.plan.run.short().to_owned());
     planned.plan.session = Some(asked.session_plan(&name)?);

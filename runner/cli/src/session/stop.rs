@@ -9,11 +9,10 @@ use engine::session::finish::{Why, finish};
 use engine::spec::BackendKind;
 use engine::work_budget::{self, WorkBudget};
 use files::printable::Printable;
-use tokio::runtime::Runtime;
 
 use super::find;
 use crate::caller;
-use crate::console::{Console, Format, Tone, recording_takes_a_while};
+use crate::console::{Console, Format, recording_takes_a_while};
 use crate::environment;
 use crate::exit::{Exit, Failure};
 
@@ -33,17 +32,10 @@ pub(crate) fn run(asked: &Stop, console: &mut Console) -> Result<Exit, Failure> 
     for name in &asked.names {
         match stop(name) {
             Ok(finished) => {
-                for left in &finished.left {
-                    let text = format_args!("{left}; `sluice sweep` tries again");
-                    console.say_labelled(Tone::Warn, "left behind:", text);
+                if !finished.left.is_empty() {
                     exit = Exit::Failed;
                 }
-                for missing in &finished.missing {
-                    console.say_labelled(Tone::Warn, "not in the evidence:", missing);
-                }
-                for not_done in &finished.not_done {
-                    console.say_labelled(Tone::Warn, "not whole in the evidence:", not_done);
-                }
+                console.say_unfinished(&finished.left, &finished.missing, &finished.not_done);
                 if console.format == Format::Table {
                     console.say(format_args!("stopped {}, run {}", Printable(name), finished.run));
                 }
@@ -65,7 +57,7 @@ fn stop(name: &str) -> Result<engine::session::finish::Finished, Failure> {
     let state = find(name)?;
     let kind = BackendKind::named(&state.plan().backend)
         .ok_or_else(|| anyhow::anyhow!("this build has no backend `{}`", state.plan().backend))?;
-    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let runtime = caller::runtime()?;
     let finished = runtime.block_on(async {
         let backend = backend::open(kind, environment::of_this_process()).await?.backend;
         let held = run_lock::try_hold(state.folder());

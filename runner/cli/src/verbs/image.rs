@@ -2,12 +2,11 @@
 
 use std::time::Instant;
 
-use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use engine::backend;
 use engine::spec::{AGENT_IMAGE, BackendKind};
-use tokio::runtime::Runtime;
 
+use crate::caller;
 use crate::console::Console;
 use crate::environment;
 use crate::exit::{Exit, Failure};
@@ -46,7 +45,7 @@ pub fn run(asked: &Image, console: &mut Console) -> Result<Exit, Failure> {
     let ImageCommand::Build(Build { name, backend: on }) = &asked.verb;
     console.say(format_args!("building {name} from this machine's packages; about a minute"));
     let begun = Instant::now();
-    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let runtime = caller::runtime()?;
     let built = runtime.block_on(async {
         let opened = backend::open(*on, environment::of_this_process()).await?;
         opened.backend.build_image(name).await

@@ -5,8 +5,8 @@ use clap::Args;
 use engine::backend::{self, BackendError};
 use engine::evidence::RunFolder;
 use engine::plan::RunId;
-use tokio::runtime::Runtime;
 
+use crate::caller;
 use crate::console::Console;
 use crate::environment;
 use crate::exit::{Exit, Failure};
@@ -41,7 +41,7 @@ pub fn run(asked: &Rm, console: &mut Console) -> Result<Exit, Failure> {
 
 fn remove(place: &std::path::Path, run: &RunId) -> anyhow::Result<()> {
     let folder = RunFolder::open(place, run.as_str())?;
-    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let runtime = caller::runtime()?;
     if runtime.block_on(is_running(run)).context("cannot tell whether it is running")? {
         anyhow::bail!("it is running; stop it first");
     }

@@ -2,7 +2,6 @@
 
 mod end_summary;
 
-use anyhow::Context as _;
 use audit::ErrorChain;
 use engine::outcome::Outcome;
 use engine::plan::{Plan, RunId};
@@ -28,7 +27,7 @@ pub fn verb(flags: &RunFlags, console: &mut Console) -> Result<Exit, Failure> {
         return Err(Failure::Usage(words.to_owned()));
     }
     let resolved = flags.resolve(environment::of_this_process(), console)?;
-    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let runtime = caller::runtime()?;
     if resolved.request.no_sandbox {
         return unprotected(&resolved, flags.dry_run, &runtime, console);
     }
@@ -131,16 +130,8 @@ fn unprotected(
 
 /// Says what an exit code does not.
 fn tell(report: &RunReport, console: &mut Console) {
-    for left in &report.left {
-        let text = format_args!("{}: {}; `sluice sweep` tries again", left.resource, left.why);
-        console.say_labelled(Tone::Warn, "left behind:", text);
-    }
-    for missing in &report.missing {
-        console.say_labelled(Tone::Warn, "not in the evidence:", missing);
-    }
-    for not_done in &report.not_done {
-        console.say_labelled(Tone::Warn, "not whole in the evidence:", not_done);
-    }
+    let left = report.left.iter().map(|left| format!("{}: {}", left.resource, left.why));
+    console.say_unfinished(left, &report.missing, &report.not_done);
     if let Some(first) = report.artifacts_left_out.first() {
         let more = match report.artifacts_left_out.len() {
             1 => String::new(),

@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use clap::Args;
 use engine::backend::{self, BackendError, Stats};
 use engine::plan::RunId;
 use serde::Serialize;
-use tokio::runtime::Runtime;
 
 use crate::amounts::short_size;
+use crate::caller;
 use crate::console::{Console, Format};
 use crate::environment;
 use crate::exit::{Exit, Failure};
@@ -47,7 +46,7 @@ type Look = BTreeMap<RunId, (Instant, Stats)>;
 
 pub fn run(asked: &StatsVerb, console: &mut Console) -> Result<Exit, Failure> {
     let only = asked.run.as_ref().map(|name| asked.runs.find(name)).transpose()?;
-    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let runtime = caller::runtime()?;
     let look = || runtime.block_on(look(only.as_ref())).map_err(anyhow::Error::new);
     let goes_on = !asked.no_stream && console.format == Format::Table && console.is_terminal();
     let (mut before, mut pause) = (look()?, FIRST_INTERVAL);

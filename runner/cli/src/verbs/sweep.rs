@@ -1,12 +1,11 @@
 //! `sluice sweep`.
 
-use anyhow::Context as _;
 use clap::Args;
 use engine::backend::{self, BackendError};
 use engine::sweep::{Swept, sweep};
 use files::printable::Printable;
-use tokio::runtime::Runtime;
 
+use crate::caller;
 use crate::console::{Console, Format};
 use crate::environment;
 use crate::exit::{Exit, Failure};
@@ -17,7 +16,7 @@ pub struct Sweep {}
 
 pub fn run(_: &Sweep, console: &mut Console) -> Result<Exit, Failure> {
     let environment = environment::of_this_process();
-    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let runtime = caller::runtime()?;
     let swept = runtime.block_on(async {
         let mut swept = Swept::default();
         for backend in backend::all(environment).await {

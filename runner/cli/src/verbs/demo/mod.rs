@@ -5,7 +5,6 @@
 //! otherwise is said so, and the demonstration has failed.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,14 +16,14 @@ use files::printable::{Printable, PrintableLine};
 use inside::probe::walk::{Name, Step, StepResult};
 use serde::Serialize;
 use serde_json::{Value, json};
-use standin::{Setup, Standin};
-use tokio::runtime::Runtime;
+use standin::Standin;
 use tokio::task;
 
+use crate::caller;
 use crate::console::{Console, Format, Tone};
 use crate::exit::{Exit, Failure};
 use crate::request::BackendArgs;
-use crate::self_invoke::{Ran, SelfInvocation, probe};
+use crate::self_invoke::{Ran, SelfInvocation, probe, stand_in};
 
 /// See a sandbox at work: one minute, offline, and none of your files are touched.
 #[derive(Debug, Args)]
@@ -46,7 +45,7 @@ net:
 ";
 
 pub fn run(asked: &Demo, console: &mut Console) -> Result<Exit, Failure> {
-    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let runtime = caller::runtime()?;
     let good = runtime.block_on(async {
         let (backend, image) = asked.on.open(console).await?;
         let good = Demonstration { console, checks: Vec::new() }.play(&*backend, image).await?;
@@ -77,9 +76,8 @@ impl Demonstration<'_> {
         fs::write(&notes, BEFORE)?;
         belongs_to_somebody(&[&invocation.project(), &notes])?;
         let secret = invocation.write("diary.txt", "something private\n")?.display().to_string();
-        let policy = invocation.write("demo.policy.yaml", POLICY)?.display().to_string();
-        let host = backend.host().await?;
-        let standin = Setup::new(SocketAddr::new(host, 0), &[ALLOWED]).start().await?;
+        let policy = invocation.write("demo.policy.yaml", POLICY)?;
+        let standin = stand_in(backend, ALLOWED).await?;
 
         self.title(&format!("A sandbox on {}, and a policy with one rule", backend.name()))?;
         self.quote(POLICY)?;
@@ -244,15 +242,11 @@ fn meaning(step: &Step) -> &'static str {
 
 async fn walk(
     invocation: &Arc<SelfInvocation>,
-    policy: &str,
+    policy: &Path,
     standin: &Standin,
     secret: &str,
 ) -> anyhow::Result<Ran> {
-    let at = standin.addresses().first().context("the stand-in listens nowhere")?;
-    invocation.permit_upstream(at)?;
-    let authority = invocation.write("authority.pem", standin.certificate())?;
-    let (pin, authority) = (format!("{ALLOWED}={at}"), authority.display().to_string());
-    let flags = ["--policy", policy, "--pin", &pin, "--trust", &authority].map(str::to_owned);
+    let flags = invocation.flags(policy, ALLOWED, standin)?;
     let (allowed, refused) = (format!("https://{ALLOWED}/hello"), format!("https://{REFUSED}/"));
     let command = probe(&["walk", &allowed, &refused, secret]);
     let invocation = Arc::clone(invocation);

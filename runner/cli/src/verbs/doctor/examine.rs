@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use engine::backend::{Abilities, Backend, Enforcement};
 use engine::isolation::Finding;
 use engine::plan::RunId;
@@ -10,12 +10,11 @@ use engine::spec::BackendKind;
 use inside::probe::attack::{Attempt, Outcome, Targets, own_addresses};
 use inside::probe::tools::Row;
 use serde::Serialize;
-use standin::Setup;
 use tokio::task;
 
 use super::advice;
 use super::machine::Fact;
-use crate::self_invoke::{SelfInvocation, probe};
+use crate::self_invoke::{SelfInvocation, probe, stand_in};
 
 /// What was found out about one backend.
 #[derive(Debug, Serialize)]
@@ -119,27 +118,11 @@ const HOST: &str = "tools.doctor.test";
 
 async fn look_inside(backend: &dyn Backend, image: Option<String>) -> anyhow::Result<Sandboxed> {
     let invocation = SelfInvocation::new("doctor", backend.name(), image)?;
-    let host = backend.host().await?;
-    let standin = Setup::new(SocketAddr::new(host, 0), &[HOST]).start().await?;
-    let at = standin.addresses().first().context("the stand-in listens nowhere")?;
-    invocation.permit_upstream(at)?;
-    let authority = invocation.write("authority.pem", standin.certificate())?;
+    let standin = stand_in(backend, HOST).await?;
     let text = format!("version: 1\nname: doctor\nnet: {{enabled: true, allow: [{HOST}]}}\n");
     let policy = invocation.write("policy.yaml", &text)?;
-    let flags: Vec<String> = [
-        "--policy",
-        &policy.display().to_string(),
-        "--pin",
-        &format!("{HOST}={at}"),
-        "--trust",
-        &authority.display().to_string(),
-        "--timeout",
-        "4m",
-        "--mode",
-        "none",
-    ]
-    .map(str::to_owned)
-    .to_vec();
+    let mut flags = invocation.flags(&policy, HOST, &standin)?;
+    flags.extend(["--timeout", "4m", "--mode", "none"].map(str::to_owned));
     let token = format!("doctor-{}", RunId::now());
     let on_each = own_addresses().into_iter().map(|address| SocketAddr::new(address, 53));
     let targets = Targets {

@@ -9,7 +9,6 @@ mod advice;
 mod examine;
 mod machine;
 
-use anyhow::Context as _;
 use clap::Args;
 use engine::backend;
 use engine::spec::BackendKind;
@@ -17,8 +16,8 @@ use files::printable::Printable;
 use inside::probe::attack::Outcome;
 use inside::probe::fetch::Way;
 use serde::Serialize;
-use tokio::runtime::Runtime;
 
+use crate::caller;
 use crate::config;
 use crate::console::{Console, Format, Tone};
 use crate::environment;
@@ -55,7 +54,7 @@ pub fn run(asked: &Doctor, console: &mut Console) -> Result<Exit, Failure> {
         Some(kind) => vec![kind],
         None => vec![BackendKind::Docker, BackendKind::Podman, BackendKind::Namespaces],
     };
-    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let runtime = caller::runtime()?;
     let backends = runtime.block_on(async {
         let mut examined = Vec::new();
         for kind in kinds {

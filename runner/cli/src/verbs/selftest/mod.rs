@@ -20,19 +20,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::Args;
 use engine::backend::{Abilities, Backend, Enforcement, UserOf};
 use engine::plan::RunId;
 use inside::probe::attack::{self, Attempt, Outcome, Targets, Verdict, pools};
-use standin::{Setup, Standin};
-use tokio::runtime::Runtime;
+use standin::Standin;
 use tokio::task;
 
+use crate::caller;
 use crate::console::{Console, Format};
 use crate::exit::{Exit, Failure};
 use crate::request::BackendArgs;
-use crate::self_invoke::{Ran, SelfInvocation, probe};
+use crate::self_invoke::{Ran, SelfInvocation, probe, stand_in};
 use canaries::{Canaries, own_addresses};
 use neighbour::Neighbour;
 pub use scorecard::Scorecard;
@@ -56,7 +56,7 @@ pub struct Selftest {
 
 /// Runs the whole test; `junit` instead of the usual forms.
 pub fn run(asked: &Selftest, junit: bool, console: &mut Console) -> Result<Exit, Failure> {
-    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let runtime = caller::runtime()?;
     let card = runtime.block_on(async {
         let (backend, image) = asked.on.open(console).await?;
         let card = score(&*backend, image, &mut |line| console.say(line)).await?;
@@ -85,12 +85,13 @@ async fn score(
     let canaries = Canaries::start(&token, invocation.write("secret", &token)?)?;
     let mut attempts = vec![awake(&canaries)];
 
-    let standin = stand_in(backend).await?;
-    let policy = invocation.write("policy.yaml", &policy())?.display().to_string();
+    let standin = stand_in(backend, ALLOWED).await?;
+    let policy = invocation.write("policy.yaml", &policy())?;
+    let mut flags = invocation.flags(&policy, ALLOWED, &standin)?;
+    flags.extend(["--timeout", "2m"].map(str::to_owned));
     say(&format!("{name}: starting a sandbox, and another to be its neighbour"));
-    let neighbour = Neighbour::start(&invocation, &policy, &token)?;
+    let neighbour = Neighbour::start(&invocation, &policy.display().to_string(), &token)?;
     let targets = targets(&canaries, &standin, &neighbour, &token);
-    let flags = flags(&invocation, &policy, &standin)?;
     say(&format!("{name}: {} attacks from inside", attack::all().count()));
     let words: Vec<String> = [vec!["attack".to_owned()], targets.words()].concat();
     let witness = Witness::start();
@@ -127,27 +128,6 @@ fn policy() -> String {
 }
 
 const ALLOWED: &str = "allowed.selftest.test";
-
-/// Somebody for the one host that is allowed, where the gateway sees us.
-async fn stand_in(backend: &dyn Backend) -> anyhow::Result<Standin> {
-    let host = backend.host().await?;
-    let standin = Setup::new(SocketAddr::new(host, 0), &[ALLOWED]).start().await;
-    standin.with_context(|| format!("cannot serve at {host}, where the gateway sees this machine"))
-}
-
-fn flags(
-    invocation: &SelfInvocation,
-    policy: &str,
-    standin: &Standin,
-) -> anyhow::Result<Vec<String>> {
-    let at = standin.addresses().first().context("the stand-in listens nowhere")?;
-    invocation.permit_upstream(at)?;
-    let authority = invocation.write("authority.pem", standin.certificate())?;
-    let pin = format!("{ALLOWED}={at}");
-    let authority = authority.display().to_string();
-    let words = ["--policy", policy, "--pin", &pin, "--trust", &authority, "--timeout", "2m"];
-    Ok(words.map(str::to_owned).to_vec())
-}
 
 fn targets(canaries: &Canaries, standin: &Standin, neighbour: &Neighbour, token: &str) -> Targets {
     let on_each = |port: u16| -> Vec<SocketAddr> {
