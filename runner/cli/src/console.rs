@@ -19,14 +19,13 @@ use crate::exit::Failure;
 use crate::terminal;
 
 /// The form of a result.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Format {
     /// One JSON document.
     Json,
     /// One JSON object per line.
     Jsonl,
     /// For people.
-    #[default]
     Table,
 }
 

@@ -4,19 +4,18 @@
 //! same names, so that both mean the same. What a run adds stands in the gateway's
 //! settings, and the policy is asked there once more whether it permits that.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::anyhow;
 use engine::settings::GatewayPolicy;
-use engine::spec::{Approval, Opened};
+use engine::spec::Approval;
 use policies::{HostPattern, NoFiles, NotPermitted, Policy, RunOverrides, Source};
 
 use crate::console::Console;
 use crate::exit::Failure;
 use crate::policy::obey::{Chosen, obey};
-use crate::policy::read::ReadForRun;
+use crate::policy::read::{FilesRead, ReadForRun};
 use crate::policy::registries::Managers;
 
 /// A policy, and how to write it down for somebody else.
@@ -24,7 +23,7 @@ use crate::policy::registries::Managers;
 pub(super) struct UnderPolicy {
     pub(super) policy: Policy,
     pub(super) approval: Approval,
-    pub(super) files: BTreeMap<Arc<str>, Opened>,
+    pub(super) files: FilesRead,
     pub(super) for_gateway: GatewayPolicy,
     pub(super) managers: Managers,
 }
@@ -56,7 +55,7 @@ pub(super) fn from_file(
 }
 
 /// Where the policy's own file was when it was read.
-fn own_file(policy: &Policy, files: &BTreeMap<Arc<str>, Opened>) -> Result<PathBuf, Failure> {
+fn own_file(policy: &Policy, files: &FilesRead) -> Result<PathBuf, Failure> {
     let own = policy.sources.first().and_then(|name| files.get(name));
     Ok(own.map(|own| own.path.clone()).ok_or_else(|| anyhow!("the policy has no file"))?)
 }
@@ -84,7 +83,7 @@ pub(super) fn from_flags(wanted: &RunOverrides) -> Result<UnderPolicy, Failure> 
     Ok(UnderPolicy {
         policy,
         approval: Approval::Named,
-        files: BTreeMap::new(),
+        files: FilesRead::new(),
         for_gateway: GatewayPolicy {
             path: name.into(),
             texts: vec![(name.into(), text)],

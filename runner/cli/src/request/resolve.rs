@@ -4,15 +4,12 @@
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use engine::environment::Environment;
 use engine::phases::Phases;
 use engine::plan::{Caller, name_of};
 use engine::settings::Upstream;
-use engine::spec::{
-    Approval, Opened, Pin, Request, ResolvedRun, SecretPlan, TrustedRoot, directory_of,
-};
+use engine::spec::{Approval, Pin, Request, ResolvedRun, SecretPlan, TrustedRoot, directory_of};
 use engine::state_folder;
 use engine::workspace::owners::{Owners, owners};
 use policies::{Policy, ProcLimits, RunOverrides, Workspace};
@@ -27,6 +24,7 @@ use crate::credentials;
 use crate::exit::Failure;
 use crate::policy::obey::{Chosen, ChosenBy};
 use crate::policy::project::ProjectTree;
+use crate::policy::read::FilesRead;
 
 impl RunFlags {
     /// What is meant, with the configuration and the policy read. Where nobody has
@@ -181,7 +179,7 @@ impl<'s> Steps<'s> {
     fn settle_secrets(
         &mut self,
         policy: &Policy,
-        files: &BTreeMap<Arc<str>, Opened>,
+        files: &FilesRead,
     ) -> Result<Vec<SecretPlan>, Failure> {
         let configured = &self.config.permitted.secrets;
         let granted = &self.flags.secrets;
@@ -196,7 +194,7 @@ impl<'s> Steps<'s> {
         &self,
         mode: Workspace,
         policy: &Policy,
-        files: &BTreeMap<Arc<str>, Opened>,
+        files: &FilesRead,
     ) -> Result<(), Failure> {
         let beside =
             |name: &str| directory_of(files, name).unwrap_or_else(|| self.workspace.clone());

@@ -5,13 +5,13 @@
 //! up.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use engine::spec::{Opened, SecretPlan};
+use engine::spec::SecretPlan;
 use policies::{HostPattern, Policy, Secret, SecretFrom, SecretName};
 
 use crate::config::SecretSource;
 use crate::exit::Failure;
+use crate::policy::read::FilesRead;
 
 /// A secret that a host may get in this run, as `--secret` says it.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ impl SecretGrant {
 
 /// Who says where values come from.
 pub(super) struct SecretSources<'a> {
-    pub(super) files: &'a BTreeMap<Arc<str>, Opened>,
+    pub(super) files: &'a FilesRead,
     pub(super) configured: &'a BTreeMap<SecretName, SecretSource>,
     pub(super) granted: &'a [SecretGrant],
 }
