@@ -68,13 +68,13 @@ pub(super) fn start(
     given: Vec<OwnedFd>,
 ) -> Result<(StartedCommand, Flows), CommandEnd> {
     let Some((program, arguments)) = spec.words.split_first() else {
-        return Err(CommandEnd::Unstartable { code: 127, why: "no command".to_owned() });
+        return Err(unstartable(127, "no command"));
     };
     if let Some(directory) = &spec.directory
         && !Path::new(directory).is_dir()
     {
         let why = format!("there is no directory `{directory}` to start `{program}` in");
-        return Err(CommandEnd::Unstartable { code: 126, why });
+        return Err(unstartable(126, &why));
     }
     let with = |program: &mut Program| {
         program.envs(spec.environment.iter().map(|(name, value)| (name, value)));
@@ -82,11 +82,8 @@ pub(super) fn start(
             program.current_dir(directory);
         }
     };
-    let no_streams = |_| {
-        let why = format!("`{program}` has no streams");
-        CommandEnd::Unstartable { code: 126, why }
-    };
-    let failed = |err: io::Error| unstartable(program, &err);
+    let no_streams = |_| unstartable(126, &format!("`{program}` has no streams"));
+    let failed = |err: io::Error| not_started(program, &err);
     let before = Counted::now();
     let (woken, wake) = io::pipe().map_err(failed)?;
     let deadline = spec.deadline.map(|after| Instant::now() + after);
@@ -142,9 +139,15 @@ pub(super) fn start(
 }
 
 /// The codes are a shell's.
-pub(super) fn unstartable(program: &str, err: &io::Error) -> CommandEnd {
+pub(super) fn not_started(program: &str, err: &io::Error) -> CommandEnd {
     let code = if err.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
-    CommandEnd::Unstartable { code, why: format!("cannot start `{program}`: {err}") }
+    unstartable(code, &format!("cannot start `{program}`: {err}"))
+}
+
+/// Why nothing was started, as much of it as fits a line and a frame: the name of a
+/// program may be longer.
+pub(super) fn unstartable(code: u8, why: &str) -> CommandEnd {
+    CommandEnd::Unstartable { code, why: why.chars().take(MAX_WHY_CHARS).collect() }
 }
 
 impl StartedCommand {
@@ -334,7 +337,10 @@ impl StartedCommand {
             polled.push(PollFd::new(&terminal.0, PollFlags::OUT));
         }
         let timeout = timeout.and_then(|span| Timespec::try_from(span).ok());
-        poll(&mut polled, timeout.as_ref()).ok();
+        if poll(&mut polled, timeout.as_ref()).is_err() {
+            // Out of memory, for now: everything is tried instead, now and then.
+            thread::sleep(MAX_SMALL_PIECES_WAIT);
+        }
         let is_ready = |at: usize| polled.get(at).is_some_and(|one| !one.revents().is_empty());
         Ready { typed: typed.is_some() && keys.has_room() && is_ready(typed_at) }
     }
@@ -417,6 +423,7 @@ fn read_some(from: impl AsFd) -> Piece {
 }
 
 const PIECE_BYTES: usize = 32 * 1024;
+const MAX_WHY_CHARS: usize = 4096;
 /// Less than this at once, and the next piece is waited for: a command that prints
 /// byte by byte must not fill the spool with the heads of frames.
 const SMALL_BYTES: usize = 256;

@@ -6,6 +6,8 @@
 //!
 //! **Invariant:** a process group is signalled only while its leader has not been
 //! reaped: its number is nobody else's.
+//! **Invariant:** nobody waits for a command that is being started but whoever starts
+//! it: another process of the sandbox may have stopped it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +15,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::exit;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -22,9 +24,10 @@ use protocol::init::{
 };
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, kill_process_group, wait, waitid,
+    waitpid,
 };
 
-use super::command::{self, StartedCommand};
+use super::command::{self, StartedCommand, unstartable};
 use super::measure;
 use super::start::{REFUSED, say};
 use crate::passing;
@@ -37,6 +40,11 @@ pub(super) struct SessionServer(Arc<Shared>);
 struct Shared {
     /// Commands that have not been reaped.
     running: Mutex<BTreeMap<i32, Arc<StartedCommand>>>,
+    /// Held, by any number at once, from before a child is made until it is known to
+    /// be none or is in the table.
+    starting: RwLock<()>,
+    /// One more for each command whose end is not on record.
+    unrecorded: Arc<()>,
     /// The one command that the sandbox ends with, if it has one.
     run: Mutex<Option<Arc<StartedCommand>>>,
     something_started: Condvar,
@@ -52,6 +60,8 @@ impl SessionServer {
     pub(super) fn new(grace: Duration, bounded: Vec<String>) -> Self {
         Self(Arc::new(Shared {
             running: Mutex::default(),
+            starting: RwLock::default(),
+            unrecorded: Arc::default(),
             run: Mutex::default(),
             something_started: Condvar::new(),
             grace,
@@ -61,11 +71,6 @@ impl SessionServer {
 
     pub(super) fn grace(&self) -> Duration {
         self.0.grace
-    }
-
-    /// Whether the sandbox has the one command that it ends with.
-    pub(super) fn has_run(&self) -> bool {
-        lock(&self.0.run).is_some()
     }
 
     /// Serves `listener`, and never returns before everything has ended.
@@ -80,16 +85,10 @@ impl SessionServer {
     /// Waits for every process that comes our way.
     fn reap(&self) -> ! {
         loop {
-            // Only looked at here: starting a command waits for its own failed
-            // children, and must find them. Both take turns by the lock.
             match waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
                 Ok(_) => {
-                    let mut running = lock(&self.0.running);
-                    while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-                        let Some(end) = end_of(status) else { continue };
-                        if let Some(command) = running.remove(&pid.as_raw_nonzero().get()) {
-                            self.was_reaped(&command, end);
-                        }
+                    for (command, end) in self.reap_ended() {
+                        self.was_reaped(&command, end);
                     }
                 }
                 Err(rustix::io::Errno::CHILD) => {
@@ -99,6 +98,40 @@ impl SessionServer {
                 Err(_) => {}
             }
         }
+    }
+
+    /// Reaps whoever has ended; the commands among them.
+    fn reap_ended(&self) -> Vec<(Arc<StartedCommand>, CommandEnd)> {
+        let nobody_starts = self.0.starting.try_write();
+        let mut running = lock(&self.0.running);
+        let known: Vec<i32> = running.keys().copied().collect();
+        let mut ended = Vec::new();
+        let mut note = |pid: Pid, status| {
+            if let Some(end) = end_of(status) {
+                let command = running.remove(&pid.as_raw_nonzero().get());
+                ended.extend(command.map(|command| (command, end)));
+            }
+        };
+        let is_starting = matches!(nobody_starts, Err(TryLockError::WouldBlock));
+        if is_starting {
+            // Starting a command waits for its own failed child, and must find it: of
+            // those who are not in the table, one may be that.
+            for pid in known.into_iter().filter_map(Pid::from_raw) {
+                if let Ok(Some((pid, status))) = waitpid(Some(pid), WaitOptions::NOHANG) {
+                    note(pid, status);
+                }
+            }
+        } else {
+            while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+                note(pid, status);
+            }
+        }
+        drop(running);
+        if is_starting && ended.is_empty() {
+            // Whoever has ended is left for later.
+            thread::sleep(PROCESS_POLL_INTERVAL);
+        }
+        ended
     }
 
     fn was_reaped(&self, command: &StartedCommand, end: CommandEnd) {
@@ -113,7 +146,7 @@ impl SessionServer {
         while !matches!(wait(WaitOptions::empty()), Err(rustix::io::Errno::CHILD)) {}
         command.was_reaped(end, facts);
         // Its watching thread ends all of us, when the last is recorded.
-        thread::sleep(LAST_RECORDS);
+        thread::sleep(LAST_RECORDS_OF_RUN);
         exit(REFUSED);
     }
 
@@ -134,14 +167,27 @@ impl SessionServer {
         }
     }
 
-    /// Asks everybody to end, and ends whoever does not.
+    /// Asks everybody to end, and ends whoever does not, with the last that they print
+    /// on record.
     fn close(&self) {
         signal_everybody(Signal::TERM);
         let deadline = Instant::now() + self.grace();
         while !is_alone() && Instant::now() < deadline {
             thread::sleep(PROCESS_POLL_INTERVAL);
         }
-        signal_everybody(Signal::KILL);
+        self.end_everybody();
+    }
+
+    /// Ends everybody, and waits until what they printed is on record, for a while.
+    pub(super) fn end_everybody(&self) {
+        let deadline = Instant::now() + LAST_RECORDS;
+        loop {
+            signal_everybody(Signal::KILL);
+            if Arc::strong_count(&self.0.unrecorded) == 1 || Instant::now() > deadline {
+                return;
+            }
+            thread::sleep(PROCESS_POLL_INTERVAL);
+        }
     }
 
     fn accept_loop(&self, listener: &UnixListener) {
@@ -213,50 +259,58 @@ impl SessionServer {
     fn carry_out(&self, client: UnixStream, spec: &CommandSpec, given: Vec<OwnedFd>) {
         let (hand_over, started) = mpsc::channel::<(Arc<StartedCommand>, command::Flows)>();
         let server = self.clone();
+        let unrecorded = Arc::clone(&self.0.unrecorded);
         let watching = thread::Builder::new().spawn(move || {
             let Ok((command, flows)) = started.recv() else { return };
             let end = command.watch(flows, &server);
             if command.ends_sandbox {
                 exit(code_of(&end));
             }
+            drop(unrecorded);
         });
         if let Err(err) = watching {
             return refuse_for_want_of_room(&client, &err);
         }
-        let command = {
-            // Held until it is in the table: its end must find it there.
-            let mut running = lock(&self.0.running);
-            let (command, flows) = match command::start(spec, given) {
-                Ok(started) => started,
-                Err(end) => {
-                    drop(running);
-                    let code = code_of(&end);
-                    say(&client, &InitMessage::Ended(end)).ok();
-                    return if spec.ends_sandbox {
-                        exit(code)
-                    };
-                }
-            };
-            let command = Arc::new(command);
-            running.insert(command.pid.as_raw_nonzero().get(), Arc::clone(&command));
-            if spec.ends_sandbox {
-                *lock(&self.0.run) = Some(Arc::clone(&command));
+        let (command, flows) = match self.start(spec, given) {
+            Ok(started) => started,
+            Err(end) => {
+                let code = code_of(&end);
+                say(&client, &InitMessage::Ended(end)).ok();
+                return if spec.ends_sandbox {
+                    exit(code)
+                };
             }
-            let listener = client.try_clone();
-            // Said before anything it prints can be.
-            let told = say(&client, &InitMessage::Started);
-            if let (Ok(()), Ok(listener)) = (told, listener) {
-                command.add_client(listener);
-            }
-            // Whoever waits for it is a thread of ours, which does not end before.
-            hand_over.send((Arc::clone(&command), flows)).ok();
-            self.0.something_started.notify_all();
-            command
         };
+        let listener = client.try_clone();
+        // Said before anything it prints can be.
+        let told = say(&client, &InitMessage::Started);
+        if let (Ok(()), Ok(listener)) = (told, listener) {
+            command.add_client(listener);
+        }
+        // Whoever waits for it is a thread of ours, which does not end before.
+        hand_over.send((Arc::clone(&command), flows)).ok();
         self.obey(&client, &command);
         if !spec.outlives_client {
             self.end_command(&command);
         }
+    }
+
+    /// Starts the command, and puts it into the table, where its end finds it.
+    fn start(
+        &self,
+        spec: &CommandSpec,
+        given: Vec<OwnedFd>,
+    ) -> Result<(Arc<StartedCommand>, command::Flows), CommandEnd> {
+        let starting = self.0.starting.read().unwrap_or_else(PoisonError::into_inner);
+        let (command, flows) = command::start(spec, given)?;
+        let command = Arc::new(command);
+        if spec.ends_sandbox {
+            *lock(&self.0.run) = Some(Arc::clone(&command));
+        }
+        lock(&self.0.running).insert(command.pid.as_raw_nonzero().get(), Arc::clone(&command));
+        self.0.something_started.notify_all();
+        drop(starting);
+        Ok((command, flows))
     }
 
     /// Does what a client says about a command, until it hangs up.
@@ -324,8 +378,8 @@ fn is_among(running: &BTreeMap<i32, Arc<StartedCommand>>, command: &StartedComma
 }
 
 fn refuse_for_want_of_room(client: &UnixStream, err: &std::io::Error) {
-    let why = format!("the sandbox has no room for a command: {err}");
-    say(client, &InitMessage::Ended(CommandEnd::Unstartable { code: 126, why })).ok();
+    let end = unstartable(126, &format!("the sandbox has no room for a command: {err}"));
+    say(client, &InitMessage::Ended(end)).ok();
 }
 
 /// How a process ended that was waited for, if it did.
@@ -368,6 +422,8 @@ const EXPIRED: i32 = 124;
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 const PROCESS_POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// What a run printed is recorded by then.
-const LAST_RECORDS: Duration = Duration::from_secs(30);
+/// What a run printed is recorded by then, however slow the disk is.
+const LAST_RECORDS_OF_RUN: Duration = Duration::from_secs(30);
+/// The same for whoever is waited for.
+const LAST_RECORDS: Duration = Duration::from_secs(3);
 const MAX_COMMANDS: usize = 256;

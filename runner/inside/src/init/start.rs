@@ -5,12 +5,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::exit;
 use std::thread;
-use std::time::Duration;
 
 use protocol::init::{InitArgs, InitCommand, InitMessage, Lifetime};
-use rustix::process::{DumpableBehavior, Signal, getpid, set_dumpable_behavior};
+use rustix::process::{DumpableBehavior, getpid, set_dumpable_behavior};
 
-use super::server::{SessionServer, signal_everybody};
+use super::server::SessionServer;
 use super::{measure, pids_limit};
 use crate::passing;
 
@@ -68,15 +67,9 @@ fn receive_listener(host: &UnixStream) -> Option<UnixListener> {
 fn end_with(mut host: UnixStream, server: &SessionServer) {
     // It says nothing more: whatever this returns for, it is gone.
     drop(host.read(&mut [0]));
-    signal_everybody(Signal::KILL);
-    if server.has_run() {
-        // What the command printed is recorded to its end, and then all of us ends.
-        thread::sleep(LAST_RECORDS);
-    }
+    server.end_everybody();
     exit(REFUSED);
 }
-
-const LAST_RECORDS: Duration = Duration::from_secs(3);
 
 /// One message, whole.
 pub(super) fn say(mut to: &UnixStream, message: &InitMessage) -> io::Result<()> {
@@ -85,6 +78,8 @@ pub(super) fn say(mut to: &UnixStream, message: &InitMessage) -> io::Result<()> 
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

@@ -6,16 +6,19 @@
 //! standard error until then.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, PipeReader, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use protocol::init::{CommandEnd, TerminalSize};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{DumpableBehavior, Pid, Signal, kill_process_group, set_dumpable_behavior};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use super::command::unstartable;
+use super::command::{not_started, unstartable};
 
 /// The end of a terminal that is outside.
 #[derive(Debug)]
@@ -36,25 +39,48 @@ pub(super) fn start(
     with: impl FnOnce(&mut Command) -> &mut Command,
 ) -> Result<(Child, Outside), CommandEnd> {
     let program = words.first().map(String::as_str).unwrap_or_default();
-    let failed = |err: io::Error| CommandEnd::Unstartable {
-        code: 126,
-        why: format!("there is no terminal for `{program}`: {err}"),
-    };
+    let failed = |err: io::Error| no_terminal(program, &err);
     let (outside, inside) = open(size).map_err(failed)?;
-    let (mut answer, told) = io::pipe().map_err(failed)?;
+    let (answer, told) = io::pipe().map_err(failed)?;
     let mut command = Command::new("/proc/self/exe");
     command.arg("terminal").args(words);
     let again = inside.try_clone().map_err(failed)?;
     command.stdin(inside).stdout(again).stderr(told);
-    let child = with(&mut command).spawn().map_err(failed)?;
+    let mut child = with(&mut command).spawn().map_err(failed)?;
     // The command holds our halves too, until it is dropped.
     drop(command);
-    let mut words = String::new();
-    answer.read_to_string(&mut words).map_err(failed)?;
+    let words = read_answer(answer, START_TIMEOUT).map_err(|err| {
+        // Nobody else reaps it before it is known to have started.
+        kill_process_group(Pid::from_child(&child), Signal::KILL).ok();
+        child.kill().ok();
+        failed(err)
+    })?;
     match words.split_once(' ') {
         None => Ok((child, outside)),
-        Some((code, why)) => {
-            Err(CommandEnd::Unstartable { code: code.parse().unwrap_or(126), why: why.to_owned() })
+        Some((code, why)) => Err(unstartable(code.parse().unwrap_or(126), why)),
+    }
+}
+
+fn no_terminal(program: &str, err: &io::Error) -> CommandEnd {
+    unstartable(126, &format!("there is no terminal for `{program}`: {err}"))
+}
+
+/// Everything that is said, which is nothing if all went well. Whoever else holds the
+/// other end is neither waited for without end nor listened to.
+fn read_answer(mut answer: PipeReader, within: Duration) -> io::Result<String> {
+    let deadline = Instant::now() + within;
+    let mut said = Vec::new();
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).ok();
+        let is_ready = poll(&mut [PollFd::new(&answer, PollFlags::IN)], timeout.as_ref())? > 0;
+        if !is_ready || left.is_zero() || said.len() > MAX_ANSWER_BYTES {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let mut piece = [0; 4096];
+        match answer.read(&mut piece)? {
+            0 => return Ok(String::from_utf8_lossy(&said).into_owned()),
+            length => said.extend(piece.get(..length).unwrap_or_default()),
         }
     }
 }
@@ -74,6 +100,10 @@ fn open(size: TerminalSize) -> io::Result<(Outside, OwnedFd)> {
 /// if that failed.
 pub fn take(words: &[String]) -> i32 {
     let Some((program, arguments)) = words.split_first() else { return 125 };
+    // Until it is the command, nobody is to hold on to what we answer through.
+    if set_dumpable_behavior(DumpableBehavior::NotDumpable).is_err() {
+        return 125;
+    }
     let end = match become_it(program, arguments) {
         Err((mut told, end)) => {
             if let CommandEnd::Unstartable { code, why } = &end {
@@ -102,16 +132,42 @@ fn become_it(
         .and_then(|()| io::stdin().as_fd().try_clone_to_owned());
     let terminal = match prepared {
         Ok(terminal) => terminal,
-        Err(err) => {
-            let why = format!("there is no terminal for `{program}`: {err}");
-            return Err((told, CommandEnd::Unstartable { code: 126, why }));
-        }
+        Err(err) => return Err((told, no_terminal(program, &err))),
     };
     let err = Command::new(program).args(arguments).stderr(Stdio::from(terminal)).exec();
-    Err((told, unstartable(program, &err)))
+    Err((told, not_started(program, &err)))
 }
 
 /// A place for words that nobody can hear.
 fn nowhere() -> File {
     File::options().write(true).open("/dev/null").unwrap_or_else(|_| std::process::exit(126))
+}
+
+/// Less than whoever asked for the command waits for it.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+const MAX_ANSWER_BYTES: usize = 32 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_not_waited_for_without_end_nor_read_without_end() {
+        let (answer, told) = io::pipe().unwrap();
+        let held = told.try_clone().unwrap();
+        drop(told);
+        let late = read_answer(answer, Duration::from_millis(50)).unwrap_err();
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+        drop(held);
+
+        let (answer, mut told) = io::pipe().unwrap();
+        let talker = std::thread::spawn(move || while told.write_all(&[b'x'; 4096]).is_ok() {});
+        assert!(read_answer(answer, Duration::from_secs(60)).is_err());
+        talker.join().unwrap();
+
+        let (answer, mut told) = io::pipe().unwrap();
+        told.write_all(b"127 there is none").unwrap();
+        drop(told);
+        assert_eq!(read_answer(answer, Duration::from_secs(60)).unwrap(), "127 there is none");
+    }
 }

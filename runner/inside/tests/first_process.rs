@@ -1,0 +1,298 @@
+//! The first process of a sandbox, with real commands in namespaces of their own.
+//!
+//! There are no walls here but the numbers of processes: what is tried is what the
+//! first process does, also when a command of the same sandbox works against it.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests fail by panicking")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use inside::passing::{frame, line, send_all};
+use inside::process_tree::ProcessStat;
+use protocol::init::{
+    CommandEnd, CommandSpec, InitArgs, InitCommand, InitMessage, InitRequest, Lifetime,
+    MAX_LINE_BYTES, Streams, TerminalSize,
+};
+use protocol::spool::SpoolEvent;
+use tempfile::TempDir;
+
+#[path = "../../../tests/src/skip.rs"]
+mod skip;
+
+/// A sandbox that is nothing but its first process.
+struct Sandbox {
+    home: TempDir,
+    unshare: Child,
+    /// The first process, as it is called out here.
+    pid: i32,
+}
+
+/// A command, and who was told of it.
+struct Begun {
+    told: BufReader<UnixStream>,
+    spool: PathBuf,
+}
+
+impl Sandbox {
+    /// Nothing, and a line that says so, where nobody may make namespaces.
+    fn start(lives: Duration) -> Option<Self> {
+        Self::start_under(&[], lives)
+    }
+
+    /// With a program before it that sets the stage.
+    fn start_under(stage: &[&str], lives: Duration) -> Option<Self> {
+        if !skip::is_installed("unshare") {
+            return None;
+        }
+        let mut words = stage.to_vec();
+        words.extend(["unshare", "--user", "--map-user=1000", "--pid", "--net", "--mount-proc"]);
+        words.extend(["--fork", "--kill-child"]);
+        let tried = Command::new(words[0]).args(&words[1..]).arg("true").output().unwrap();
+        if !tried.status.success() {
+            skip::skip("user namespaces");
+            return None;
+        }
+        let home = tempfile::tempdir().unwrap();
+        let socket = home.path().join("runner.sock");
+        let host = UnixListener::bind(&socket).unwrap();
+        let lifetime = Lifetime::Until(SystemTime::now() + lives);
+        let args = InitArgs { socket, grace: GRACE, bounded: Vec::new(), lifetime };
+        let unshare = Command::new(words[0])
+            .args(&words[1..])
+            .arg(env!("CARGO_BIN_EXE_sluice-init"))
+            .arg(serde_json::to_string(&args).unwrap())
+            .spawn()
+            .unwrap();
+        let (first, _) = host.accept().unwrap();
+        let pid = rustix::net::sockopt::socket_peercred(&first).unwrap().pid;
+        let mut told = BufReader::new(first);
+        while next(&mut told) != Some(InitMessage::Ready) {}
+        let serving = UnixListener::bind(home.path().join("s")).unwrap();
+        send_all(told.get_ref(), &line(&InitCommand::Serve).unwrap(), &[serving.as_fd()]).unwrap();
+        Some(Self { home, unshare, pid: pid.as_raw_nonzero().get() })
+    }
+
+    fn ask(&self, request: &InitRequest, given: &[BorrowedFd<'_>]) -> BufReader<UnixStream> {
+        let stream = UnixStream::connect(self.home.path().join("s")).unwrap();
+        stream.set_read_timeout(Some(TEST_DEADLINE)).unwrap();
+        send_all(&stream, &frame(request).unwrap(), given).unwrap();
+        BufReader::new(stream)
+    }
+
+    fn begin(&self, spec: CommandSpec) -> Begun {
+        let count = fs::read_dir(self.home.path()).unwrap().count();
+        let spool = self.home.path().join(format!("{count}.spool"));
+        let mut options = OpenOptions::new();
+        let theirs = options.append(true).create_new(true).open(&spool).unwrap();
+        let input = File::open("/dev/null").unwrap();
+        let told = self.ask(&InitRequest::Run(spec), &[input.as_fd(), theirs.as_fd()]);
+        Begun { told, spool }
+    }
+
+    /// Starts a command, which must succeed.
+    fn run(&self, spec: CommandSpec) -> Begun {
+        let mut begun = self.begin(spec);
+        assert_eq!(begun.next(), Some(InitMessage::Started));
+        begun
+    }
+
+    /// How long it takes to say that it lives.
+    fn hello(&self) -> Duration {
+        let begun = Instant::now();
+        let mut told = self.ask(&InitRequest::Hello, &[]);
+        while next(&mut told).expect("an answer") != InitMessage::Ready {}
+        begun.elapsed()
+    }
+
+    /// Ends everything, and waits until it has.
+    fn end(mut self) -> (TempDir, Option<CommandEnd>) {
+        let end = last(self.ask(&InitRequest::End, &[]));
+        self.unshare.wait().unwrap();
+        (std::mem::replace(&mut self.home, tempfile::tempdir().unwrap()), end)
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        self.unshare.kill().ok();
+        self.unshare.wait().ok();
+    }
+}
+
+impl Begun {
+    fn next(&mut self) -> Option<InitMessage> {
+        next(&mut self.told)
+    }
+
+    /// Waits until its spool has this in it.
+    fn wait_for(&self, text: &str) {
+        let deadline = Instant::now() + TEST_DEADLINE;
+        while !printed(&self.spool).0.contains(text) {
+            assert!(Instant::now() < deadline, "waited in vain for {text}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn next(told: &mut BufReader<UnixStream>) -> Option<InitMessage> {
+    let mut line = String::new();
+    told.take(MAX_LINE_BYTES as u64).read_line(&mut line).ok()?;
+    serde_json::from_str(&line).ok()
+}
+
+/// How it ended, if anybody said so.
+fn last(mut told: BufReader<UnixStream>) -> Option<CommandEnd> {
+    loop {
+        if let InitMessage::Ended(end) = next(&mut told)? {
+            return Some(end);
+        }
+    }
+}
+
+/// What is in a spool, and how the command ended.
+fn printed(spool: &PathBuf) -> (String, Option<CommandEnd>) {
+    let bytes = fs::read(spool).unwrap();
+    let (mut rest, mut text, mut end) = (&*bytes, Vec::new(), None);
+    while let Ok(Some((event, _, length))) = SpoolEvent::parse(rest) {
+        rest = &rest[length..];
+        match event {
+            SpoolEvent::Output(bytes) | SpoolEvent::Error(bytes) => text.extend(bytes),
+            SpoolEvent::Ended(ended) => end = Some(ended.end),
+            SpoolEvent::Resized(_) => {}
+        }
+    }
+    (String::from_utf8_lossy(&text).into_owned(), end)
+}
+
+fn shell(script: &str) -> CommandSpec {
+    CommandSpec {
+        words: ["sh", "-c", script].map(str::to_owned).to_vec(),
+        directory: None,
+        environment: Vec::new(),
+        streams: Streams::Spooled { max_output_bytes: u64::MAX, terminal: None },
+        deadline: None,
+        ends_sandbox: false,
+        outlives_client: false,
+    }
+}
+
+fn with_terminal(spec: CommandSpec) -> CommandSpec {
+    let terminal = Some(TerminalSize { columns: 80, rows: 24 });
+    CommandSpec { streams: Streams::Spooled { max_output_bytes: u64::MAX, terminal }, ..spec }
+}
+
+/// It is looked for in so many folders that others can do something meanwhile.
+fn slow_to_start(spec: CommandSpec) -> CommandSpec {
+    let path = format!("{}/usr/bin:/bin", "/:".repeat(60_000));
+    CommandSpec { environment: vec![("PATH".to_owned(), path)], ..spec }
+}
+
+/// Does something to the first command that is about to start, `$p` in `/proc`. With a
+/// terminal it is our own program for a while, under the name of a link.
+fn against_starters(what: &str) -> CommandSpec {
+    shell(&format!(
+        "echo ready; while :; do for p in /proc/[0-9]*; do c=; read -r c 2>/dev/null <$p/comm; \
+         case $p,$c in /proc/1,*) ;; *,sluice-init | *,exe) {what} ;; esac; done; done"
+    ))
+}
+
+const GRACE: Duration = Duration::from_millis(300);
+/// Reached only by a test that fails.
+const TEST_DEADLINE: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(600);
+
+#[test]
+fn a_command_that_is_stopped_before_it_starts_holds_up_nobody() {
+    for spec in [shell("echo hi"), with_terminal(shell("echo hi"))] {
+        let Some(sandbox) = Sandbox::start(LONG) else { return };
+        let attacker = sandbox.run(against_starters("kill -STOP ${p#/proc/}; echo caught; exit"));
+        attacker.wait_for("ready");
+        let _stopped = sandbox.begin(slow_to_start(spec));
+        attacker.wait_for("caught");
+        sandbox.hello();
+        // Its end is noticed, and another command starts and ends.
+        assert_eq!(last(attacker.told), Some(CommandEnd::Exited(0)));
+        assert_eq!(last(sandbox.run(shell("exit 3")).told), Some(CommandEnd::Exited(3)));
+        assert_eq!(sandbox.end().1, Some(CommandEnd::Exited(0)));
+    }
+}
+
+#[test]
+fn nobody_holds_on_to_what_says_that_a_terminal_was_taken() {
+    let Some(sandbox) = Sandbox::start(LONG) else { return };
+    // Where it is while the command is looked for.
+    let hold = "sleep 0.02; exec 2>/dev/null; exec 9>$p/fd/3; exec sleep 600";
+    let attacker = sandbox.run(against_starters(hold));
+    attacker.wait_for("ready");
+    let command = sandbox.run(with_terminal(slow_to_start(shell("echo hi; exit 5"))));
+    assert_eq!(last(command.told), Some(CommandEnd::Exited(5)));
+}
+
+/// Prints something when it is asked to end, and goes on.
+const STUBBORN: &str = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.05; done";
+
+#[test]
+fn the_last_words_of_a_command_that_had_to_be_killed_are_on_record() {
+    let Some(sandbox) = Sandbox::start(LONG) else { return };
+    let commands: Vec<Begun> = (0..8).map(|_| sandbox.run(shell(STUBBORN))).collect();
+    commands.iter().for_each(|command| command.wait_for("ready"));
+    let (_home, _) = sandbox.end();
+    for command in commands {
+        let killed = Some(CommandEnd::Signaled(9));
+        let (text, end) = printed(&command.spool);
+        assert!(text.contains("asked") && end == killed, "{text} {end:?}");
+        assert_eq!(last(command.told), killed);
+    }
+}
+
+#[test]
+fn so_are_those_of_a_sandbox_whose_time_is_over() {
+    let Some(mut sandbox) = Sandbox::start(Duration::from_secs(3)) else { return };
+    let command = sandbox.run(shell(STUBBORN));
+    assert_eq!(sandbox.unshare.wait().unwrap().code(), Some(124));
+    let (text, end) = printed(&command.spool);
+    assert!(text.contains("asked") && end == Some(CommandEnd::Signaled(9)), "{text} {end:?}");
+}
+
+#[test]
+fn a_reason_of_any_length_arrives() {
+    let Some(sandbox) = Sandbox::start(LONG) else { return };
+    let missing = "/x".repeat(60_000);
+    let words = vec![missing.clone()];
+    for spec in [
+        CommandSpec { words: words.clone(), ..shell("") },
+        with_terminal(CommandSpec { words, ..shell("") }),
+        CommandSpec { directory: Some(missing), ..shell("") },
+    ] {
+        let end = last(sandbox.begin(spec).told);
+        let Some(CommandEnd::Unstartable { why, .. }) = end else { panic!("{end:?}") };
+        assert!(why.contains("/x/x"), "{why}");
+    }
+}
+
+#[test]
+fn a_first_process_that_cannot_wait_for_its_commands_does_not_take_the_processor() {
+    if !skip::is_installed("prlimit") {
+        return;
+    }
+    let Some(sandbox) = Sandbox::start(LONG) else { return };
+    let spec = CommandSpec { outlives_client: true, ..shell("sleep 1; echo go; sleep 600") };
+    let command = sandbox.run(spec);
+    // The kernel waits for no more descriptors than there may be.
+    let limit = ["--nofile=1:1".to_owned(), format!("--pid={}", sandbox.pid)];
+    assert!(Command::new("prlimit").args(limit).status().unwrap().success());
+    let taken = || ProcessStat::of(sandbox.pid).unwrap().cpu_nanoseconds;
+    // It waits anew when something was printed.
+    command.wait_for("go");
+    let before = taken();
+    thread::sleep(Duration::from_secs(1));
+    let taken = Duration::from_nanos(taken() - before);
+    assert!(taken < Duration::from_millis(300), "{taken:?} of a second");
+}
