@@ -262,6 +262,17 @@ fn so_are_those_of_a_sandbox_whose_time_is_over() {
 }
 
 #[test]
+fn what_a_full_disk_took_of_a_frame_does_not_hide_how_the_command_ended() {
+    // To the first process, a file that may not grow is a disk that is full.
+    let Some(sandbox) = Sandbox::start_under(&["prlimit", "--fsize=1000"], LONG) else { return };
+    let script = "echo one; sleep 0.3; head -c 2000 /dev/zero; sleep 600";
+    let command = sandbox.run(shell(script));
+    let told = last(command.told);
+    assert!(matches!(told, Some(CommandEnd::Unrecorded(_))), "{told:?}");
+    assert_eq!(printed(&command.spool), ("one\n".to_owned(), told));
+}
+
+#[test]
 fn a_reason_of_any_length_arrives() {
     let Some(sandbox) = Sandbox::start(LONG) else { return };
     let missing = "/x".repeat(60_000);

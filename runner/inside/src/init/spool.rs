@@ -41,6 +41,8 @@ impl Spool {
     fn write(&self, event: &SpoolEvent) -> io::Result<()> {
         let frame = event.frame(self.begun.elapsed());
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.write_all(&frame)
+        let whole = file.metadata()?.len();
+        // What a full disk took of it goes again: nobody could read what comes after.
+        file.write_all(&frame).inspect_err(|_| drop(file.set_len(whole)))
     }
 }
