@@ -6,7 +6,9 @@
 //! why not:
 //!
 //! - `ptrace` and its kin: the first process has the command's user; for the same
-//!   reason a process sets no limits but its own;
+//!   reason a process sets no limits and no priority but its own. `sched_setaffinity`
+//!   stays: the C library names every thread by its number, and a first process that
+//!   shares one processor is late by as much as one that shares all of them;
 //! - `io_uring`: its operations pass by these very rules;
 //! - sockets other than Unix, IP and the routing table: AF_VSOCK reaches a
 //!   hypervisor whatever network namespace we are in, AF_PACKET and AF_ALG are
@@ -54,6 +56,9 @@ pub fn profile() -> String {
     rules.extend([AF_UNIX, AF_INET, AF_INET6].map(|family| allow("socket", &[equal(0, family)])));
     rules.extend(PERSONALITIES.map(|persona| allow("personality", &[equal(0, persona)])));
     rules.extend(own_limits());
+    rules.extend(own_priority().map(|(name, when)| {
+        allow(name, &when.iter().map(|(index, value)| equal(*index, *value)).collect::<Vec<_>>())
+    }));
     json!({
         "defaultAction": "SCMP_ACT_ERRNO",
         "defaultErrnoRet": EPERM,
@@ -79,6 +84,9 @@ pub fn for_compiler() -> Value {
     rules.extend(PERSONALITIES.map(|persona| only("personality", &[is(0, persona)])));
     rules.push(only("prlimit64", &[is(0, 0)]));
     rules.push(only("prlimit64", &[clear(2, u64::MAX)]));
+    rules.extend(own_priority().map(|(name, when)| {
+        only(name, &when.iter().map(|(index, value)| is(*index, *value)).collect::<Vec<_>>())
+    }));
     let [allowed, unknown] = PROGRAMS;
     json!({
         (allowed): {
@@ -105,6 +113,24 @@ const UNKNOWN: [&str; 7] =
 /// are, and the new ones.
 fn own_limits() -> [Value; 2] {
     [0, 2].map(|argument| allow("prlimit64", &[equal(argument, 0)]))
+}
+
+/// What a process may do to its own priority, and by which arguments it shows that it
+/// is its own: zero stands for whoever asks. The C library names a thread by its number
+/// even then, so `sched_setscheduler` is open to all for policies by which nobody gets
+/// less of a processor than before.
+fn own_priority() -> impl Iterator<Item = (&'static str, Vec<(u32, u64)>)> {
+    const PRIO_PROCESS: u64 = 0;
+    const IOPRIO_WHO_PROCESS: u64 = 1;
+    const SCHED_OTHER_FIFO_RR: [u64; 3] = [0, 1, 2];
+    let alone = [
+        ("ioprio_set", vec![(0, IOPRIO_WHO_PROCESS), (1, 0)]),
+        ("sched_setattr", vec![(0, 0)]),
+        ("sched_setscheduler", vec![(0, 0)]),
+        ("setpriority", vec![(0, PRIO_PROCESS), (1, 0)]),
+    ];
+    let no_less = SCHED_OTHER_FIFO_RR.map(|policy| ("sched_setscheduler", vec![(1, policy)]));
+    alone.into_iter().chain(no_less)
 }
 
 fn allow(name: &str, when: &[Value]) -> Value {
@@ -166,7 +192,7 @@ const ALLOWED: &str = "
     getgroups getitimer getpeername getpgid getpgrp getpid getppid getpriority getrandom
     getresgid getresuid getrlimit getrusage getsid getsockname getsockopt gettid gettimeofday
     getuid getxattr inotify_add_watch inotify_init inotify_init1 inotify_rm_watch ioctl
-    ioprio_get ioprio_set kill
+    ioprio_get kill
     landlock_add_rule landlock_create_ruleset landlock_restrict_self lchown lgetxattr link
     linkat listen listxattr llistxattr lremovexattr lseek lsetxattr lstat madvise
     map_shadow_stack membarrier memfd_create mincore mkdir mkdirat mknod mknodat mlock mlock2
@@ -179,10 +205,10 @@ const ALLOWED: &str = "
     renameat2 restart_syscall rmdir rseq rt_sigaction rt_sigpending rt_sigprocmask
     rt_sigqueueinfo rt_sigreturn rt_sigsuspend rt_sigtimedwait rt_tgsigqueueinfo
     sched_get_priority_max sched_get_priority_min sched_getaffinity sched_getattr
-    sched_getparam sched_getscheduler sched_rr_get_interval sched_setaffinity sched_setattr
-    sched_setparam sched_setscheduler sched_yield seccomp select semctl semget semop semtimedop
+    sched_getparam sched_getscheduler sched_rr_get_interval sched_setaffinity
+    sched_setparam sched_yield seccomp select semctl semget semop semtimedop
     sendfile sendmmsg sendmsg sendto set_mempolicy set_robust_list set_thread_area
-    set_tid_address setfsgid setfsuid setgid setgroups setitimer setpgid setpriority setregid
+    set_tid_address setfsgid setfsuid setgid setgroups setitimer setpgid setregid
     setresgid setresuid setreuid setrlimit setsid setsockopt setuid setxattr shmat shmctl shmdt
     shmget shutdown sigaltstack signalfd signalfd4 socketpair splice stat statfs statx symlink
     symlinkat sync sync_file_range syncfs sysinfo tee tgkill time timer_create timer_delete
@@ -212,6 +238,7 @@ mod tests {
             "io_setup",
             "io_submit",
             "io_uring_setup",
+            "ioprio_set",
             "kcmp",
             "kexec_load",
             "keyctl",
@@ -228,7 +255,10 @@ mod tests {
             "quotactl",
             "reboot",
             "request_key",
+            "sched_setattr",
+            "sched_setscheduler",
             "setns",
+            "setpriority",
             "socket",
             "swapon",
             "syslog",
