@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use protocol::spool::SpoolEnd;
 use tokio::{task, time};
 
 use super::commands::{self, Writing};
@@ -51,14 +52,22 @@ pub struct Finished {
 }
 
 /// Whether a sweep has to end this session: it is dead, or it is well past its
-/// time and did not end by itself.
+/// time and did not end by itself. A run that has ended and said how is left, to the
+/// end of its time, to whoever wants to attach to it.
 pub fn is_due(state: &State) -> bool {
     let now = Timestamp::now();
     let late = state
         .until()
         .saturating_add(state.plan().limits.grace + END_SLACK)
         .is_ok_and(|at| at < now);
-    late || state.answer() == Answer::Gone
+    let waits = || !state.is_over(now) && own_end(state).is_some();
+    late || (state.answer() == Answer::Gone && !waits())
+}
+
+/// How a run's command ended, said where nobody in the sandbox can; nothing for a
+/// session.
+fn own_end(state: &State) -> Option<SpoolEnd> {
+    end_of_run(&state.evidence().ok()?)
 }
 
 /// Ends the session, of which `held` proves that nobody else does.
@@ -70,10 +79,7 @@ pub async fn finish(
     budget: &WorkBudget,
 ) -> Finished {
     let begun = Instant::now();
-    // A run's command says how it ended where nobody in the sandbox can; a session's
-    // first process is asked.
-    let end = || state.evidence().ok().and_then(|evidence| end_of_run(&evidence));
-    let by_itself = end();
+    let by_itself = own_end(state);
     let facts = match &by_itself {
         Some(ended) => Some(ended.facts.iter().cloned().collect()),
         None => ask_to_end(state, backend).await,
@@ -81,7 +87,7 @@ pub async fn finish(
     let outcome = match by_itself {
         Some(ended) => judge(&RunObservations::from_spool(ended)),
         // It may have ended before it could answer.
-        None if why == Why::Stopped && end().is_some() => Outcome::Stopped,
+        None if why == Why::Stopped && own_end(state).is_some() => Outcome::Stopped,
         None => outcome(state, why, facts.is_some(), backend).await,
     };
     drain(state, backend).await;
@@ -219,3 +225,44 @@ pub fn refresh(state: &State) -> Result<(), String> {
 const END_SLACK: Duration = Duration::from_secs(10);
 /// For the last words of commands that were ended.
 const CLIENT_RECORDS_TIMEOUT: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use protocol::init::CommandEnd;
+    use protocol::spool::SpoolEvent;
+
+    use super::*;
+    use crate::evidence::RunFolder;
+    use crate::origin::Origin;
+    use crate::plan::SessionPlan;
+    use crate::plan::tests::{planned, request};
+    use crate::unsealed::Unsealed;
+
+    #[test]
+    fn a_run_that_ended_before_its_owner_came_waits_for_them_to_the_end_of_its_time() {
+        let home = tempfile::tempdir().unwrap();
+        let (ttl, now) = (Duration::from_secs(60), Timestamp::now());
+        let mut plan = planned("version: 1\n", &request());
+        plan.session = Some(SessionPlan { name: None, ttl, until: now + ttl });
+        let unsealed = Unsealed {
+            origin: Origin::default(),
+            begun: now,
+            folder: home.path().join("runtime").join(plan.run.as_str()),
+            runs: home.path().join("runs"),
+            state: home.path().to_owned(),
+            workspace: None,
+            plan,
+        };
+        let mut state = State { name: "work".to_owned(), sandbox: None, unsealed };
+        let run = state.run().to_string();
+        let evidence = RunFolder::create(&state.unsealed.runs, &run).unwrap();
+        assert!(is_due(&state), "it is gone and nobody knows how it ended");
+        let end = SpoolEnd { end: CommandEnd::Exited(0), facts: Vec::new() };
+        fs::write(evidence.spool(), SpoolEvent::Ended(end).frame(Duration::ZERO)).unwrap();
+        assert!(!is_due(&state), "its owner may still come");
+        state.unsealed.plan.session = Some(SessionPlan { name: None, ttl, until: now });
+        assert!(is_due(&state), "its time is over");
+    }
+}
