@@ -15,13 +15,14 @@ use crate::evidence::{Header, Recording, RunFolder, SPOOL, Stream, Transcript};
 use crate::outcome::{RunObservations, judge};
 
 /// Writes every transcript of `evidence` that has a spool anew, out of the spool,
-/// which goes then. `command` is what a run carried out.
+/// which goes then. `command` is what a run carried out. One that cannot be written
+/// keeps no other from it; the first such is the error.
 pub fn finish_transcripts(evidence: &RunFolder, command: &[String]) -> io::Result<()> {
-    finish(evidence.path(), command)?;
-    for entry in fs::read_dir(evidence.commands()).into_iter().flatten() {
-        finish(&entry?.path(), &[])?;
-    }
-    Ok(())
+    let commands = fs::read_dir(evidence.commands()).into_iter().flatten();
+    let others = commands.map(|entry| finish(&entry?.path(), &[]));
+    let done: Vec<io::Result<()>> =
+        std::iter::once(finish(evidence.path(), command)).chain(others).collect();
+    done.into_iter().collect()
 }
 
 /// How the run's command ended, if it did while nobody had read its spool.
@@ -116,5 +117,26 @@ mod tests {
         // Once more changes nothing.
         finish_transcripts(&evidence, &command).unwrap();
         assert_eq!(fs::read_to_string(evidence.transcript()).unwrap(), text);
+    }
+    #[test]
+    fn one_transcript_that_cannot_be_written_keeps_no_other_from_it() {
+        let home = tempfile::tempdir().unwrap();
+        let evidence = RunFolder::create(&home.path().join("runs"), "r1").unwrap();
+        let folders: Vec<_> = (0..8).map(|n| evidence.commands().join(n.to_string())).collect();
+        for (number, folder) in folders.iter().enumerate() {
+            fs::create_dir_all(folder).unwrap();
+            match number % 2 {
+                0 => fs::create_dir(folder.join(SPOOL)).unwrap(),
+                _ => {
+                    let said = SpoolEvent::Output(b"hi".to_vec()).frame(Duration::ZERO);
+                    fs::write(folder.join(SPOOL), said).unwrap();
+                }
+            }
+        }
+        assert!(finish_transcripts(&evidence, &[]).is_err());
+        for (number, folder) in folders.iter().enumerate().filter(|(number, _)| number % 2 == 1) {
+            let text = fs::read_to_string(folder.join("transcript.cast")).unwrap_or_default();
+            assert!(text.contains("hi"), "{number}: {text}");
+        }
     }
 }
