@@ -5,18 +5,22 @@
 //! it ended, what it took, sealed. Nothing is isolated and nothing is promised:
 //! the plan says so, and the record has no findings.
 
-use std::io::{self, Read};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 use audit::{Log, Operator, Options, Text};
-use bytes::Bytes;
 use inside::process_tree::ProcessStat;
 use jiff::Timestamp;
 use protocol::init::{CommandEnd, CommandOrder};
 use protocol::spool::SpoolEnd;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::io::{Errno, ioctl_fionread};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+};
+use tokio::net::unix::pipe::Receiver;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::{select, time};
@@ -147,73 +151,128 @@ async fn carry_out(
 /// sandbox: passes on what it prints, keeps its limits, says how it ended.
 fn spawn(plan: &Plan) -> io::Result<RunningCommand> {
     let mut child = start(plan)?;
-    let group = Pid::from_child(&child);
-    let is_alone = plan.tty;
-    let signal = move |number: u8| {
-        let Some(signal) = Signal::from_named_raw(number.into()) else { return };
-        // One that is gone is what was wanted.
-        match is_alone {
-            true => kill_process(group, signal).ok(),
-            false => kill_process_group(group, signal).ok(),
-        };
-    };
-    let (printed, mut pieces) = mpsc::channel::<Chunk>(PIECES_AT_ONCE);
-    if let Some(out) = child.stdout.take() {
-        read(out, Side::Out, printed.clone());
-    }
-    if let Some(err) = child.stderr.take() {
-        read(err, Side::Err, printed.clone());
-    }
-    drop(printed);
+    let mut printed = [
+        (Side::Out, child.stdout.take().map(OwnedFd::from)),
+        (Side::Err, child.stderr.take().map(OwnedFd::from)),
+    ]
+    .map(|(side, from)| (side, from.and_then(|from| Receiver::from_owned_fd(from).ok())));
     let (tell, events) = mpsc::channel(PIECES_AT_ONCE);
     let (orders, mut ordered) = mpsc::unbounded_channel();
-    let (timeout, limit) = (plan.limits.timeout, plan.limits.output);
+    let (is_alone, timeout, limit) = (plan.tty, plan.limits.timeout, plan.limits.output);
     tokio::spawn(async move {
-        let begun = Instant::now();
-        let mut waiting = spawn_blocking(move || child.wait());
+        let group = Pid::from_child(&child);
+        let signal = |number: u8| {
+            let Some(signal) = Signal::from_named_raw(number.into()) else { return };
+            // One that is gone is what was wanted.
+            match is_alone {
+                true => kill_process(group, signal).ok(),
+                false => kill_process_group(group, signal).ok(),
+            };
+        };
+        let mut output = Output { tell: &tell, begun: Instant::now(), left: limit };
+        let mut ended_by_us = None;
+        let mut waiting = spawn_blocking(move || wait_for(group));
         let overdue = time::sleep(timeout);
         tokio::pin!(overdue);
-        let (mut exited, mut ended_by_us, mut output) = (None, None, 0_u64);
-        let mut flowing = true;
-        while flowing || exited.is_none() {
-            select! {
-                piece = pieces.recv(), if flowing => match piece {
-                    None => flowing = false,
-                    Some(chunk) => {
-                        output += chunk.bytes.len() as u64;
-                        if output > limit {
-                            ended_by_us.get_or_insert(CommandEnd::OutputLimit);
-                            signal(KILL);
-                        } else {
-                            drop(tell.send(CommandEvent::Printed(chunk, begun.elapsed())).await);
-                        }
+        let [(_, out), (_, err)] = &mut printed;
+        loop {
+            let is_too_much = select! {
+                () = readable(out) => output.pass_on(Side::Out, out).await,
+                () = readable(err) => output.pass_on(Side::Err, err).await,
+                _ = &mut waiting => break,
+                Some(order) = ordered.recv() => {
+                    match order {
+                        CommandOrder::Kill => signal(KILL),
+                        CommandOrder::Signal(number) => signal(number),
+                        CommandOrder::Resize(_) => {}
                     }
-                },
-                done = &mut waiting, if exited.is_none() => {
-                    let status = done.unwrap_or_else(|err| Err(io::Error::other(err)));
-                    exited = Some(status.map_or(CommandEnd::Signaled(KILL), end));
-                    // What it left running in its group goes with it.
-                    if !is_alone {
-                        signal(KILL);
-                    }
+                    false
                 }
-                Some(order) = ordered.recv() => match order {
-                    CommandOrder::Kill => signal(KILL),
-                    CommandOrder::Signal(number) => signal(number),
-                    CommandOrder::Resize(_) => {}
-                },
-                () = &mut overdue, if exited.is_none() && ended_by_us.is_none() => {
+                () = &mut overdue, if ended_by_us.is_none() => {
                     ended_by_us = Some(CommandEnd::Deadline);
                     signal(KILL);
+                    false
                 }
+            };
+            if is_too_much {
+                ended_by_us.get_or_insert(CommandEnd::OutputLimit);
+                signal(KILL);
             }
         }
-        let end = ended_by_us.or(exited).unwrap_or(CommandEnd::Signaled(KILL));
+        // What it left running in its group goes with it, as long as the group's number
+        // is nobody else's: it has ended and nobody has waited for it.
+        if !is_alone {
+            signal(KILL);
+        }
+        let exited = child.wait().map_or(CommandEnd::Signaled(KILL), end);
+        // What it wrote is there already; nobody waits for what somebody who left its
+        // group may still print.
+        for (side, from) in &mut printed {
+            let there = from.as_ref().and_then(|from| ioctl_fionread(from).ok());
+            if output.pass_on_all(*side, from, there.unwrap_or_default()).await {
+                ended_by_us.get_or_insert(CommandEnd::OutputLimit);
+            }
+        }
+        let end = ended_by_us.unwrap_or(exited);
         let cpu = children_took().map(|taken| ("cpu_nanoseconds".to_owned(), taken.to_string()));
         let facts = cpu.into_iter().collect();
         drop(tell.send(CommandEvent::Ended(SpoolEnd { end, facts })).await);
     });
     Ok(RunningCommand { events, orders })
+}
+
+/// Waits until it has ended, and leaves it to be waited for.
+fn wait_for(child: Pid) {
+    let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    while matches!(waitid(WaitId::Pid(child), how), Err(Errno::INTR)) {}
+}
+
+/// Waits until something can be read; for ever, if nothing ever can.
+async fn readable(from: &Option<Receiver>) {
+    match from {
+        Some(from) => drop(from.readable().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Where what the command prints goes, and how much more it may print.
+struct Output<'o> {
+    tell: &'o mpsc::Sender<CommandEvent>,
+    begun: Instant,
+    left: u64,
+}
+
+impl Output<'_> {
+    /// Passes on a piece, if there is one; whether it is more than may be.
+    async fn pass_on(&mut self, to: Side, from: &mut Option<Receiver>) -> bool {
+        let Some(reading) = from else { return false };
+        let mut buffer = vec![0; PIECE_BYTES];
+        match reading.try_read(&mut buffer) {
+            Err(err) if err.kind() == io::ErrorKind::WouldBlock => false,
+            Ok(0) | Err(_) => {
+                *from = None;
+                false
+            }
+            Ok(length) => {
+                buffer.truncate(length);
+                let Some(left) = self.left.checked_sub(length as u64) else { return true };
+                self.left = left;
+                let printed =
+                    CommandEvent::Printed(Chunk { to, bytes: buffer.into() }, self.begun.elapsed());
+                drop(self.tell.send(printed).await);
+                false
+            }
+        }
+    }
+
+    /// Passes on so many bytes, or what there is of them.
+    async fn pass_on_all(&mut self, to: Side, from: &mut Option<Receiver>, bytes: u64) -> bool {
+        let mut is_too_much = false;
+        for _ in 0..bytes.div_ceil(PIECE_BYTES as u64) {
+            is_too_much |= self.pass_on(to, from).await;
+        }
+        is_too_much
+    }
 }
 
 /// It is on record before it happens, or it does not happen.
@@ -264,18 +323,6 @@ fn end(status: ExitStatus) -> CommandEnd {
     }
 }
 
-fn read(mut from: impl Read + Send + 'static, to: Side, into: mpsc::Sender<Chunk>) {
-    spawn_blocking(move || {
-        let mut buffer = vec![0; 16 * 1024];
-        while let Ok(length) = from.read(&mut buffer) {
-            let Some(bytes) = buffer.get(..length).filter(|bytes| !bytes.is_empty()) else { break };
-            if into.blocking_send(Chunk { to, bytes: Bytes::copy_from_slice(bytes) }).is_err() {
-                break;
-            }
-        }
-    });
-}
-
 /// What our children took that have ended, in steps of a hundredth of a second.
 fn children_took() -> Option<u64> {
     let us = i32::try_from(std::process::id()).ok()?;
@@ -284,3 +331,60 @@ fn children_took() -> Option<u64> {
 
 const KILL: u8 = 9;
 const PIECES_AT_ONCE: usize = 64;
+const PIECE_BYTES: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::plan::tests::{planned, request};
+
+    /// What it prints and how it ends, without a sandbox.
+    async fn carried_out(script: &str) -> (String, Option<CommandEnd>) {
+        let mut plan = planned("version: 1\n", &request());
+        (plan.tty, plan.directory) = (false, "/".to_owned());
+        plan.command = ["sh", "-c", script].map(str::to_owned).to_vec();
+        let mut command = spawn(&plan).unwrap();
+        let mut text = String::new();
+        while let Some(event) = command.events.recv().await {
+            match event {
+                CommandEvent::Printed(chunk, _) => text += &String::from_utf8_lossy(&chunk.bytes),
+                CommandEvent::Ended(ended) => return (text, Some(ended.end)),
+                CommandEvent::Resized(..) => {}
+            }
+        }
+        (text, None)
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_who_left_the_group_and_holds_on_to_the_output() {
+        let left = "setsid sh -c 'while :; do sleep 0.2; echo more || exit; done' & \
+                    head -c 40000 /dev/zero; exit 3";
+        let ended = time::timeout(Duration::from_secs(10), carried_out(left)).await;
+        let (text, end) = ended.expect("it ended");
+        assert_eq!(end, Some(CommandEnd::Exited(3)));
+        assert_eq!(text.matches('\0').count(), 40_000, "all that it printed itself");
+    }
+
+    #[tokio::test]
+    async fn whoever_stayed_in_the_group_ends_with_it() {
+        let (text, end) = carried_out("sleep 600 & echo $!; exit 4").await;
+        assert_eq!(end, Some(CommandEnd::Exited(4)));
+        let lives =
+            || ProcessStat::of(text.trim().parse().unwrap()).is_some_and(|it| !it.is_zombie);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while lives() {
+            assert!(Instant::now() < deadline, "{text}");
+            time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[test]
+    fn who_has_ended_keeps_its_number_until_the_group_was_signalled() {
+        let mut child = Command::new("true").spawn().unwrap();
+        wait_for(Pid::from_child(&child));
+        assert!(ProcessStat::of(child.id().try_into().unwrap()).is_some(), "nobody else has it");
+        assert!(child.wait().unwrap().success());
+    }
+}
