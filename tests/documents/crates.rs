@@ -22,10 +22,6 @@ const CRATES: [(&str, &str); 11] = [
     ("sluice-tests", "tests"),
 ];
 
-/// Modules that use each other, directly or through others. What is untangled
-/// goes from this list; nothing new comes to it.
-const TANGLED: [(&str, &str); 0] = [];
-
 #[test]
 fn a_crate_uses_only_crates_before_it() {
     let cargo = option_env!("CARGO").unwrap_or("cargo");
@@ -70,17 +66,8 @@ fn every_crate_is_sent_to_a_builder_and_built_when_it_changed() {
 fn modules_use_each_other_in_one_direction() {
     let mut wrong = Vec::new();
     for (name, folder) in CRATES {
-        let found = tangles(&Modules::read(&root().join(folder).join("src")).used);
-        let known: Vec<Vec<&str>> = TANGLED
-            .iter()
-            .filter(|(of, _)| *of == name)
-            .map(|(_, modules)| modules.split(' ').collect())
-            .collect();
-        for tangle in found.iter().filter(|tangle| !known.iter().any(|known| known == *tangle)) {
+        for tangle in tangles(&Modules::read(&root().join(folder).join("src")).used) {
             wrong.push(format!("{name}: these use each other: {}", tangle.join(" ")));
-        }
-        for known in known.iter().filter(|known| !found.iter().any(|found| found == *known)) {
-            wrong.push(format!("{name}: no longer so: {}", known.join(" ")));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -1,5 +1,6 @@
 //! What a runner asks of a running gateway.
 
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,6 +24,14 @@ pub enum ControlError {
     #[error("the gateway refused: {0}")]
     Refused(String),
 }
+
+/// Leads to the control socket of a gateway whose run has its folder here.
+pub fn connector_in(folder: &Path) -> Connector {
+    Connector::unix(folder.join(FOLDER).join("control.sock"))
+}
+
+/// What a gateway has its control socket in.
+pub const FOLDER: &str = "control";
 
 impl ControlClient {
     pub fn new(connector: Connector) -> Self {

@@ -5,20 +5,27 @@
 //! handle carries no authority: whoever may enter the run's folder may do all of it.
 //! The first process and the gateway keep the run's deadline by themselves; what the
 //! command prints is in the spool, whoever reads it and when.
+//!
+//! Nobody but who attaches sees that the project's disk is full or that the gateway
+//! died: until then a run without a gateway has no network, and one that wrote too much
+//! is found out when it is finished.
 
-use std::path::PathBuf;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use inside::passing;
 use jiff::Timestamp;
-use protocol::init::{CommandOrder, TerminalSize};
+use protocol::init::{CommandEnd, CommandOrder, TerminalSize};
+use protocol::spool::{SpoolEnd, SpoolEvent};
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
 use crate::backend::Backend;
 use crate::command::{self, RunningCommand};
-use crate::disk::Watch;
-use crate::first_process;
+use crate::first_process::{self, CallError};
 use crate::outcome::RunObservations;
 use crate::plan::{Plan, SessionPlan};
 use crate::run::run_spec;
@@ -55,18 +62,34 @@ pub async fn start(
     let state = start_session(&plan, resolved, backend, name, say).await?;
     let (socket, spool) = (state.socket(), state.evidence()?.spool());
     let (spec, user) = (run_spec(&plan, NO_TERMINAL), plan.host_user);
-    let starting = move || command::start(&socket, spec, &spool, user, None);
-    let started = spawn_blocking(starting).await?;
-    if let Err(err) = started {
-        let handle = Handle { run: state.run().clone(), folder: state.folder().to_owned() };
-        drop(finish(&handle, backend).await);
-        return Err(err.into());
+    let starting = move || {
+        let started = command::start(&socket, spec, &spool, user, None);
+        started.inspect_err(|err| drop(explain(err, &spool)))
+    };
+    let handle = Handle { run: state.run().clone(), folder: state.folder().to_owned() };
+    match spawn_blocking(starting).await? {
+        Ok(_) => Ok(handle),
+        Err(err) => {
+            drop(finish(&handle, backend).await);
+            Err(err.into())
+        }
     }
-    Ok(Handle { run: state.run().clone(), folder: state.folder().to_owned() })
+}
+
+/// Writes down why a command was not started, where its end would have been and where
+/// a shell would have said so.
+fn explain(err: &CallError, spool: &Path) -> io::Result<()> {
+    let CallError::Unstartable { code, why } = err else { return Ok(()) };
+    let end = CommandEnd::Unstartable { code: *code, why: why.clone() };
+    let said = SpoolEvent::Error(format!("{why}\n").into_bytes());
+    let ended = SpoolEvent::Ended(SpoolEnd { end, facts: Vec::new() });
+    let frames = [said, ended].map(|event| event.frame(Duration::ZERO));
+    OpenOptions::new().append(true).open(spool)?.write_all(&frames.concat())
 }
 
 /// Follows the command from `offset` in its spool until it has ended, and passes on
-/// what the caller says. Leaving does not end it.
+/// what the caller says. Leaving does not end it; being there does, when it has written
+/// more than it may or has lost its gateway.
 pub async fn attach(
     handle: &Handle,
     offset: u64,
@@ -77,8 +100,8 @@ pub async fn attach(
     let how = Supervision {
         overdue_after: limits.timeout + limits.grace + OVERDUE_SLACK,
         max_output_bytes: limits.output,
-        watch: Watch::nothing(),
-        gateway: None,
+        watch: state.watch(),
+        gateway: state.gateway(),
         sandbox: None,
         command_lives: None,
     };
@@ -120,3 +143,25 @@ impl Handle {
 }
 
 const NO_TERMINAL: TerminalSize = TerminalSize { columns: 80, rows: 24 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::RunFolder;
+    use crate::spooled::{end_of_run, finish_transcripts};
+
+    #[test]
+    fn a_command_that_was_not_started_is_on_record_with_its_reason() {
+        let home = tempfile::tempdir().unwrap();
+        let evidence = RunFolder::create(&home.path().join("runs"), "r1").unwrap();
+        std::fs::write(evidence.spool(), "").unwrap();
+        let why = "cannot start `nope`: there is none".to_owned();
+        let err = CallError::Unstartable { code: 127, why: why.clone() };
+        explain(&err, &evidence.spool()).unwrap();
+        let end = end_of_run(&evidence).unwrap().end;
+        assert_eq!(end, CommandEnd::Unstartable { code: 127, why: why.clone() });
+        finish_transcripts(&evidence, &[]).unwrap();
+        let text = std::fs::read_to_string(evidence.transcript()).unwrap();
+        assert!(text.contains(&why) && text.contains(r#""x", "127""#), "{text}");
+    }
+}

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use protocol::init::{CommandEnd, CommandOrder, TerminalSize};
+use protocol::spool::SpoolEnd;
 use tokio::select;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time;
@@ -128,109 +129,76 @@ pub async fn supervise(
     caller: Caller<'_>,
 ) -> Result<RunObservations, BackendError> {
     let RunningCommand { mut events, orders } = command;
-    let Supervision { overdue_after, mut watch, gateway, sandbox, mut command_lives, .. } = how;
-    let Caller { events: caller_events, sink, mut recorder } = caller;
+    let Supervision { overdue_after, mut watch, gateway, sandbox, command_lives, .. } = how;
+    let Caller { events: caller_events, sink, recorder } = caller;
     let mut sink = Some(sink);
     let mut passing: Option<Passing<'_>> = None;
-    // A command that is gone takes no orders, and needs none.
-    let order = |order: CommandOrder| orders.send(order).unwrap_or_default();
     let begun = Instant::now();
     let mut ending = Box::pin(or_never(sandbox.map(|(backend, name)| backend.ended(name))));
     let mut death = Box::pin(or_never(gateway.as_ref().map(GatewayWatch::died)));
     let overdue = time::sleep(overdue_after);
     tokio::pin!(overdue);
 
-    let mut seen = RunObservations::default();
+    let mut command = Supervised {
+        orders,
+        recorder,
+        force: Force { sandbox, refused: None },
+        lives: command_lives,
+        following: true,
+        last: None,
+        stops: 0,
+        seen: RunObservations::default(),
+    };
     let mut ended: Option<Ended> = None;
-    let mut last = None;
-    let mut stops = 0_u32;
-    let (mut following, mut has_caller) = (true, true);
-    let mut force = Force { sandbox, refused: None };
+    let mut has_caller = true;
     let mut again = time::interval(KILL_AGAIN_INTERVAL);
-    while following || passing.is_some() || (sandbox.is_some() && ended.is_none()) {
+    while command.following || passing.is_some() || (sandbox.is_some() && ended.is_none()) {
         select! {
             // What a caller has not taken yet is in the spool, and everything else goes on.
-            event = events.recv(), if following && passing.is_none() => {
-                if let (Some(recorder), Some(event)) = (&mut recorder, &event) {
-                    recorder.record(event);
-                }
-                match event {
-                Some(CommandEvent::Printed(chunk, at)) => {
-                    seen.usage.output += chunk.bytes.len() as u64;
+            event = events.recv(), if command.following && passing.is_none() => {
+                if let Some((chunk, at)) = command.happened(event) {
                     passing = sink.take().map(|sink| pass_on(sink, chunk, at));
                 }
-                Some(CommandEvent::Resized(..)) => {}
-                Some(CommandEvent::Ended(end)) => {
-                    last = Some(end);
-                    following = false;
-                    drop(command_lives.take());
-                }
-                None => {
-                    following = false;
-                    drop(command_lives.take());
-                }
-                }
-            },
+            }
             (lent, passed) = or_never(passing.as_mut()), if passing.is_some() => {
                 passing = None;
-                if passed.is_ok() {
-                    sink = Some(lent);
-                } else {
+                match passed {
+                    Ok(()) => sink = Some(lent),
                     // Nobody reads us any more, as after `| head`.
-                    if last.is_none() && !is_over(seen.stopped) {
-                        seen.stopped = Some(StopReason::Cancelled { signal: BROKEN_PIPE });
-                    }
-                    order(CommandOrder::Signal(BROKEN_PIPE));
+                    Err(_) => command.cancel(BROKEN_PIPE),
                 }
             }
             end = &mut ending, if ended.is_none() => ended = Some(end?),
             said = caller_events.recv(), if has_caller => match said {
-                Some(CallerEvent::Resized(size)) => order(CommandOrder::Resize(size)),
-                Some(CallerEvent::Stop(number)) => {
-                    stops += 1;
-                    // What has ended is not stopped any more, however long its engine
-                    // takes to notice; nor is what a limit has stopped.
-                    if last.is_none() && !is_over(seen.stopped) {
-                        seen.stopped = Some(StopReason::Cancelled { signal: number });
-                    }
-                    // Whoever asks a third time means it.
-                    if stops < 3 {
-                        order(CommandOrder::Signal(number));
-                    } else {
-                        order(CommandOrder::Kill);
-                        force.kill().await?;
-                        // Nor is it passed on any more to a caller who does not take it.
-                        passing = None;
-                    }
-                }
+                Some(CallerEvent::Resized(size)) => command.order(CommandOrder::Resize(size)),
+                Some(CallerEvent::Stop(number)) => if command.stop(number).await? {
+                    // Nor is it passed on any more to a caller who does not take it.
+                    passing = None;
+                },
                 // Nobody is left who could say anything.
                 None => has_caller = false,
             },
-            full = watch.full(), if last.is_none() && !is_over(seen.stopped) => {
-                seen.stopped = Some(StopReason::Disk { place: WORKSPACE, full });
-                // From inside, which is at once; then from outside.
-                order(CommandOrder::Kill);
-                force.kill().await?;
+            full = watch.full(), if command.may_be_stopped() => {
+                command.end(StopReason::Disk { place: WORKSPACE, full }).await?;
             }
-            said = &mut death, if last.is_none() && seen.gateway_died.is_none() => {
-                seen.gateway_died = Some(said);
-                if seen.stopped.is_none() {
-                    seen.stopped = Some(StopReason::WithoutGateway);
-                    order(CommandOrder::Kill);
-                    force.kill().await?;
+            said = &mut death, if command.last.is_none() && command.seen.gateway_died.is_none() => {
+                command.seen.gateway_died = Some(said);
+                if command.seen.stopped.is_none() {
+                    command.end(StopReason::WithoutGateway).await?;
                 }
             }
-            _ = again.tick(), if force.refused.is_some() && ended.is_none() => force.kill().await?,
-            () = &mut overdue, if last.is_none() && seen.stopped != Some(StopReason::Overdue) => {
-                seen.stopped = Some(StopReason::Overdue);
-                order(CommandOrder::Kill);
-                force.kill().await?;
+            _ = again.tick(), if command.force.refused.is_some() && ended.is_none() => {
+                command.force.kill().await?;
+            }
+            () = &mut overdue, if command.is_kept_past_its_time() => {
+                command.end(StopReason::Overdue).await?;
                 // Nobody inside keeps the time any more.
-                (following, passing) = (false, None);
-                drop(command_lives.take());
+                command.follow_no_more();
+                passing = None;
             }
         }
     }
+    let Supervised { mut seen, last, .. } = command;
     // A gateway that takes its sandbox along may be noticed after it.
     if last.is_none() && seen.gateway_died.is_none() && gateway.is_some() {
         seen.gateway_died = time::timeout(GATEWAY_DEATH_WAIT, death).await.ok();
@@ -240,20 +208,125 @@ pub async fn supervise(
     {
         seen.stopped = Some(StopReason::Disk { place: WORKSPACE, full });
     }
+    Ok(observed(seen, last, ended, how.max_output_bytes, begun.elapsed()))
+}
+
+/// A command that is supervised, and what is known of it so far.
+struct Supervised<'s> {
+    orders: mpsc::UnboundedSender<CommandOrder>,
+    recorder: Option<&'s mut Recorder>,
+    force: Force<'s>,
+    lives: Option<oneshot::Sender<()>>,
+    /// Whether there may be more of it.
+    following: bool,
+    /// The last that it said.
+    last: Option<SpoolEnd>,
+    /// How often the caller wanted it stopped.
+    stops: u32,
+    seen: RunObservations,
+}
+
+impl Supervised<'_> {
+    /// A command that is gone takes no orders, and needs none.
+    fn order(&self, order: CommandOrder) {
+        self.orders.send(order).unwrap_or_default();
+    }
+
+    /// Notes what happened to it; what it printed is to be passed on.
+    fn happened(&mut self, event: Option<CommandEvent>) -> Option<(Chunk, Duration)> {
+        if let (Some(recorder), Some(event)) = (&mut self.recorder, &event) {
+            recorder.record(event);
+        }
+        match event {
+            Some(CommandEvent::Printed(chunk, at)) => {
+                self.seen.usage.output += chunk.bytes.len() as u64;
+                return Some((chunk, at));
+            }
+            Some(CommandEvent::Resized(..)) => {}
+            Some(CommandEvent::Ended(end)) => {
+                self.last = Some(end);
+                self.follow_no_more();
+            }
+            None => self.follow_no_more(),
+        }
+        None
+    }
+
+    fn follow_no_more(&mut self) {
+        self.following = false;
+        drop(self.lives.take());
+    }
+
+    /// What has ended is not stopped any more, however long its engine takes to notice;
+    /// nor is what a limit has stopped.
+    fn may_be_stopped(&self) -> bool {
+        self.last.is_none() && !is_over(self.seen.stopped)
+    }
+
+    fn is_kept_past_its_time(&self) -> bool {
+        self.last.is_none() && self.seen.stopped != Some(StopReason::Overdue)
+    }
+
+    /// Passes a signal on, which is why it ends if it does.
+    fn cancel(&mut self, signal: u8) {
+        self.note_cancelled(signal);
+        self.order(CommandOrder::Signal(signal));
+    }
+
+    fn note_cancelled(&mut self, signal: u8) {
+        if self.may_be_stopped() {
+            self.seen.stopped = Some(StopReason::Cancelled { signal });
+        }
+    }
+
+    /// Does what a caller wants who says stop; whether it was killed for that.
+    async fn stop(&mut self, signal: u8) -> Result<bool, BackendError> {
+        self.stops += 1;
+        // Whoever asks a third time means it.
+        if self.stops < 3 {
+            self.cancel(signal);
+            return Ok(false);
+        }
+        self.note_cancelled(signal);
+        self.kill().await?;
+        Ok(true)
+    }
+
+    /// Ends it because of one of its limits.
+    async fn end(&mut self, why: StopReason) -> Result<(), BackendError> {
+        self.seen.stopped = Some(why);
+        self.kill().await
+    }
+
+    /// From inside, which is at once; then from outside.
+    async fn kill(&mut self) -> Result<(), BackendError> {
+        self.order(CommandOrder::Kill);
+        self.force.kill().await
+    }
+}
+
+/// Everything that was seen, from inside and from outside.
+fn observed(
+    mut seen: RunObservations,
+    last: Option<SpoolEnd>,
+    ended: Option<Ended>,
+    max_output_bytes: u64,
+    wall: Duration,
+) -> RunObservations {
     if let Some(last) = last {
         let RunObservations { end, full, usage, .. } = RunObservations::from_spool(last);
         let output = seen.usage.output;
         (seen.end, seen.full, seen.usage) = (end, full, Usage { output, ..usage });
     }
-    seen.usage.wall = begun.elapsed();
+    seen.usage.wall = wall;
     if seen.end == Some(CommandEnd::OutputLimit) && !is_over(seen.stopped) {
-        seen.stopped = Some(StopReason::Output { limit: how.max_output_bytes });
+        seen.stopped = Some(StopReason::Output { limit: max_output_bytes });
     }
     if let Some(Ended { code, oom_killed }) = ended {
         seen.code = Some(code);
         seen.oom_killed = oom_killed;
     }
-    Ok(seen)
+    seen
 }
 
 /// Whether a limit has stopped it already; then no later signal did.

@@ -130,8 +130,9 @@ fn copy(state: &State, direction: &CopyDirection, limits: &ArchiveLimits) -> any
         ends_sandbox: false,
         outlives_client: false,
     };
-    let folder = state.folder();
-    let _writing = Writing::among_others(folder).context("the session has ended")?;
+    let evidence = state.evidence()?;
+    let writing =
+        Writing::among_others(state.folder(), &evidence).context("the session has ended")?;
     let user = state.plan().host_user;
     let (their_input, input) = first_process::pipe_for(user)?;
     let (output, their_output) = io::pipe()?;
@@ -143,8 +144,7 @@ fn copy(state: &State, direction: &CopyDirection, limits: &ArchiveLimits) -> any
     let link = first_process::run(&state.socket(), command, &given)?;
     drop((their_input, their_output, their_errors));
     let (output, errors) = (OwnedFd::from(output), OwnedFd::from(errors));
-    let entry =
-        Entry::begin(&state.evidence()?, words, None, false).context("cannot record the copy")?;
+    let entry = Entry::begin(&writing, words, None, false).context("cannot record the copy")?;
     let complaint = thread::spawn(move || said(File::from(errors)));
     let moved = match direction {
         CopyDirection::In { from, .. } => {

@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use engine::disk::{Watch, Watched};
+use engine::command;
 use engine::first_process::CallError;
 use engine::outcome::{Outcome, RunObservations, judge};
 use engine::session::commands::{Entry, Writing};
 use engine::session::state::State;
 use engine::supervise::{Caller, OVERDUE_SLACK, OutputSink as _, Supervision, supervise};
-use engine::{command, workspace};
 use policies::Span;
 use protocol::init::{CommandEnd, CommandSpec, Streams, TerminalSize};
 use tokio::task::spawn_blocking;
@@ -120,8 +119,8 @@ fn carry_out(state: &State, wanted: Wanted, console: &mut Console) -> Result<Exi
         )));
     }
     let evidence = state.evidence()?;
-    let folder = state.folder();
-    let writing = Writing::among_others(folder).context("the session has ended")?;
+    let writing =
+        Writing::among_others(state.folder(), &evidence).context("the session has ended")?;
     let size = terminal::size_or_usual();
     let mut environment = wanted.environment;
     if wanted.tty && !environment.iter().any(|(name, _)| name == "TERM") {
@@ -140,7 +139,7 @@ fn carry_out(state: &State, wanted: Wanted, console: &mut Console) -> Result<Exi
         ends_sandbox: false,
         outlives_client: false,
     };
-    let entry = Entry::begin(&evidence, wanted.words, wanted.directory, wanted.tty);
+    let entry = Entry::begin(&writing, wanted.words, wanted.directory, wanted.tty);
     let entry = entry.context("cannot record the command")?;
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build().context("cannot start the runtime")?;
@@ -207,7 +206,7 @@ async fn carry(
     let how = Supervision {
         overdue_after: timeout + state.plan().limits.grace + OVERDUE_SLACK,
         max_output_bytes: state.plan().limits.output,
-        watch: watch(state),
+        watch: state.watch(),
         gateway: None,
         sandbox: None,
         command_lives: None,
@@ -223,20 +222,6 @@ async fn carry(
     recorder.end(judge(&seen).code()).map_err(unwritten)?;
     entry.remove_spool();
     Ok(seen)
-}
-
-/// Looks after what the session has written to the project, this command and
-/// those before it.
-fn watch(state: &State) -> Watch {
-    let Some(layout) = &state.unsealed.workspace else { return Watch::nothing() };
-    let limits = &state.plan().limits;
-    let most = workspace::usage::Usage { bytes: limits.disk, files: limits.files() };
-    let (directory, growth_alone) = match (&layout.upper, layout.direct) {
-        (Some(upper), _) => (upper.clone(), false),
-        (None, true) => (layout.root.clone(), true),
-        (None, false) => return Watch::nothing(),
-    };
-    Watch::over(Watched { directory, most, growth_alone })
 }
 
 const NO_ANSWER: &str = "the session does not answer; `sluice session ls` shows its state";

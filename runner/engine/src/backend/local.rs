@@ -11,6 +11,7 @@ use certs::TrustKit;
 
 use super::content::{ContentFiles, GatewayContent};
 use crate::connector::Connector;
+use crate::control;
 use crate::link::PendingLink;
 use crate::plan::RunId;
 use crate::public_file;
@@ -38,11 +39,11 @@ impl LocalFiles {
 
     /// Where its control socket is.
     pub(super) fn control_folder(&self) -> PathBuf {
-        self.folder.join("control")
+        self.folder.join(control::FOLDER)
     }
 
     pub(super) fn control(&self) -> Connector {
-        Connector::unix(self.control_folder().join("control.sock"))
+        control::connector_in(&self.folder)
     }
 
     /// What the sandbox trusts.

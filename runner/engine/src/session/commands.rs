@@ -2,11 +2,16 @@
 //! `commands/<n>/{command.json,transcript.cast}`.
 //!
 //! Whoever starts a command writes it down, and holds a lock while it does, so
-//! that the evidence is not sealed under its hands.
+//! that the evidence is not sealed under its hands. Whoever closes the session waits
+//! for them, but not without end: then it takes the folders away from them.
+//!
+//! **Invariant:** a command is written down through descriptors of folders, never by
+//! their names. What was taken away leads nowhere.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,33 +28,105 @@ use crate::record::{CommandRecord, Recorder};
 #[must_use]
 pub struct Writing {
     _lock: File,
+    commands: File,
 }
 
 impl Writing {
-    /// Begins to write, as one of many.
-    pub fn among_others(folder: &Path) -> io::Result<Self> {
-        let lock = File::create(folder.join(LOCK))?;
+    /// Begins to write, as one of many, unless the session is closed.
+    pub fn among_others(folder: &Path, evidence: &RunFolder) -> io::Result<Self> {
+        let path = folder.join(LOCK);
+        let lock = File::create(&path)?;
         lock.lock_shared()?;
-        Ok(Self { _lock: lock })
+        make(&evidence.commands())?;
+        let commands = File::open(evidence.commands())?;
+        // Asked last: whoever closes the session takes the lock's name before the
+        // folder, so the folder that we hold is not the one it seals.
+        let (ours, named) = (lock.metadata()?, fs::metadata(path)?);
+        if ours.ino() != named.ino() || evidence.path().join(audit::seal::SEAL).exists() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(Self { _lock: lock, commands })
     }
+}
 
-    /// Waits until nobody writes any more, for a while.
-    pub fn alone(folder: &Path, within: Duration) -> io::Result<Self> {
+/// Held by the one who closes the session.
+#[derive(Debug)]
+#[must_use]
+pub struct Closing {
+    _lock: File,
+}
+
+impl Closing {
+    /// Waits until nobody writes any more, for a while. After that nobody can.
+    pub fn begin(folder: &Path, evidence: &RunFolder, within: Duration) -> io::Result<Self> {
         let lock = File::create(folder.join(LOCK))?;
         let deadline = Instant::now() + within;
         loop {
             match lock.try_lock() {
-                Ok(()) => break,
+                Ok(()) => return Ok(Self { _lock: lock }),
                 Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
                     thread::sleep(Duration::from_millis(10));
                 }
-                // Whoever hangs has written what there is to write.
-                Err(TryLockError::WouldBlock) => break,
+                Err(TryLockError::WouldBlock) => return Self::instead(folder, evidence),
                 Err(TryLockError::Error(err)) => return Err(err),
             }
         }
+    }
+
+    /// Takes the place of those who hang.
+    fn instead(folder: &Path, evidence: &RunFolder) -> io::Result<Self> {
+        let draft = folder.join(".commands.lock");
+        let lock = File::create(&draft)?;
+        lock.lock()?;
+        fs::rename(draft, folder.join(LOCK))?;
+        let all = evidence.commands();
+        make(&all)?;
+        let anew = evidence.path().join(".commands");
+        make(&anew)?;
+        take_away(&all, &anew)?;
+        fs::rename(&anew, &all)?;
         Ok(Self { _lock: lock })
     }
+}
+
+/// Moves what is in `from` to the folder `to`, folders as new ones, and removes `from`:
+/// in a folder that is gone nobody can make a file. What is not written to its end stays
+/// behind.
+fn take_away(from: &Path, to: &Path) -> io::Result<()> {
+    loop {
+        for entry in fs::read_dir(from)? {
+            let entry = entry?;
+            let place = to.join(entry.file_name());
+            let is_draft = entry.file_name().as_encoded_bytes().starts_with(b".");
+            // One that was renamed meanwhile is found under its other name.
+            let moved = match entry.file_type()?.is_dir() {
+                true => make(&place).and_then(|()| take_away(&entry.path(), &place)),
+                false if is_draft => fs::remove_file(entry.path()),
+                false => fs::rename(entry.path(), place),
+            };
+            match moved {
+                Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        match fs::remove_dir(from) {
+            Err(err) if err.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            removed => return removed,
+        }
+    }
+}
+
+/// Makes a folder that only its owner can enter, unless it is there.
+fn make(folder: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(err) if err.kind() != io::ErrorKind::AlreadyExists => Err(err),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Where an open folder is, whatever became of its name.
+fn inside(folder: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()))
 }
 
 const LOCK: &str = "commands.lock";
@@ -57,7 +134,7 @@ const LOCK: &str = "commands.lock";
 /// A command's folder in the evidence.
 #[derive(Debug)]
 pub struct Entry {
-    folder: PathBuf,
+    folder: File,
     pub record: CommandRecord,
 }
 
@@ -65,22 +142,16 @@ impl Entry {
     /// Takes the next number, which nobody else gets, and writes the command
     /// down.
     pub fn begin(
-        evidence: &RunFolder,
+        writing: &Writing,
         command: Vec<String>,
         directory: Option<String>,
         tty: bool,
     ) -> io::Result<Self> {
-        let all = evidence.commands();
-        let mut folder = DirBuilder::new();
-        folder.mode(0o700);
-        match folder.create(&all) {
-            Err(err) if err.kind() != io::ErrorKind::AlreadyExists => return Err(err),
-            Ok(()) | Err(_) => {}
-        }
-        let mut number = numbers(evidence).last().map_or(1, |last| last + 1);
+        let all = inside(&writing.commands);
+        let mut number = numbers_in(&all).last().map_or(1, |last| last + 1);
         let place = loop {
             let place = all.join(number.to_string());
-            match folder.create(&place) {
+            match DirBuilder::new().mode(0o700).create(&place) {
                 Ok(()) => break place,
                 Err(err) if err.kind() == io::ErrorKind::AlreadyExists => number += 1,
                 Err(err) => return Err(err),
@@ -97,20 +168,20 @@ impl Entry {
             exit_code: None,
             usage: None,
         };
-        let entry = Self { folder: place, record };
+        let entry = Self { folder: File::open(place)?, record };
         entry.write()?;
         Ok(entry)
     }
 
     /// A recording of what it prints.
     pub fn recorder(&self, limit: u64, size: TerminalSize) -> io::Result<Recorder> {
-        let path = self.folder.join("transcript.cast");
+        let path = inside(&self.folder).join("transcript.cast");
         Recorder::begin(&path, &self.record.command, limit, size)
     }
 
     /// What it printed, until it is in the transcript.
     pub fn spool(&self) -> PathBuf {
-        self.folder.join(SPOOL)
+        inside(&self.folder).join(SPOOL)
     }
 
     pub fn remove_spool(&self) {
@@ -119,7 +190,12 @@ impl Entry {
 
     /// It was never begun.
     pub fn remove(self) {
-        drop(fs::remove_dir_all(&self.folder));
+        let place = fs::read_link(inside(&self.folder));
+        for entry in fs::read_dir(inside(&self.folder)).into_iter().flatten().flatten() {
+            drop(fs::remove_file(entry.path()));
+        }
+        // One that somebody else put there instead is not empty.
+        drop(place.and_then(fs::remove_dir));
     }
 
     pub fn end(mut self, outcome: Outcome, usage: Usage) -> io::Result<CommandRecord> {
@@ -133,14 +209,18 @@ impl Entry {
 
     fn write(&self) -> io::Result<()> {
         let text = files::printable::ascii_json(&serde_json::to_string_pretty(&self.record)?);
-        let path = self.folder.join("command.json");
+        let path = inside(&self.folder).join("command.json");
         audit::put_whole_file(&path, 0o600, |file| writeln!(file, "{text}")).map(drop)
     }
 }
 
 /// The numbers of a session's commands, in order; none for a run.
 pub fn numbers(evidence: &RunFolder) -> Vec<u32> {
-    let entries = fs::read_dir(evidence.commands()).into_iter().flatten().flatten();
+    numbers_in(&evidence.commands())
+}
+
+fn numbers_in(commands: &Path) -> Vec<u32> {
+    let entries = fs::read_dir(commands).into_iter().flatten().flatten();
     let mut numbers: Vec<u32> =
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     numbers.sort_unstable();
@@ -165,6 +245,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
+    use crate::spooled::finish_transcripts;
 
     #[test]
     fn every_command_has_a_number_of_its_own() {
@@ -172,10 +253,11 @@ mod tests {
         let evidence = RunFolder::create(&home.path().join("runs"), "r1").unwrap();
         thread::scope(|scope| {
             for number in 0..20 {
-                let evidence = &evidence;
+                let (home, evidence) = (&home, &evidence);
                 scope.spawn(move || {
+                    let writing = Writing::among_others(home.path(), evidence).unwrap();
                     let entry =
-                        Entry::begin(evidence, vec![number.to_string()], None, false).unwrap();
+                        Entry::begin(&writing, vec![number.to_string()], None, false).unwrap();
                     entry.end(Outcome::Exited { code: 0 }, Usage::default()).unwrap();
                 });
             }
@@ -188,13 +270,15 @@ mod tests {
     #[test]
     fn nothing_is_sealed_under_the_hands_of_a_writer() {
         let home = tempfile::tempdir().unwrap();
-        let writer = Writing::among_others(home.path()).unwrap();
-        let other = Writing::among_others(home.path()).unwrap();
+        let evidence = RunFolder::create(&home.path().join("runs"), "r1").unwrap();
+        let writer = Writing::among_others(home.path(), &evidence).unwrap();
+        let other = Writing::among_others(home.path(), &evidence).unwrap();
         let written = AtomicBool::new(false);
         thread::scope(|scope| {
             let waiting = scope.spawn(|| {
                 // Longer than any machine takes: only the writers' end ends it.
-                let alone = Writing::alone(home.path(), Duration::from_secs(3600)).unwrap();
+                let long = Duration::from_secs(3600);
+                let alone = Closing::begin(home.path(), &evidence, long).unwrap();
                 (alone, written.load(Ordering::SeqCst))
             });
             thread::sleep(Duration::from_millis(50));
@@ -202,5 +286,35 @@ mod tests {
             drop((writer, other));
             assert!(waiting.join().unwrap().1, "it did not wait for those who write");
         });
+    }
+    #[test]
+    fn who_hangs_while_the_evidence_is_closed_changes_nothing_in_it() {
+        let home = tempfile::tempdir().unwrap();
+        let evidence = RunFolder::create(&home.path().join("runs"), "r1").unwrap();
+        let writing = Writing::among_others(home.path(), &evidence).unwrap();
+        let begin = |writing| Entry::begin(writing, vec!["true".to_owned()], None, false);
+        let (hangs, other, third) =
+            (begin(&writing).unwrap(), begin(&writing).unwrap(), begin(&writing).unwrap());
+        let size = TerminalSize { columns: 80, rows: 24 };
+        let _recorder = hangs.recorder(1000, size).unwrap();
+        fs::write(hangs.spool(), "").unwrap();
+
+        let alone = Closing::begin(home.path(), &evidence, Duration::from_millis(20)).unwrap();
+        assert_eq!(records(&evidence).len(), 3, "what was written is there");
+        finish_transcripts(&evidence, &[]).unwrap();
+        evidence.seal(home.path()).unwrap();
+        drop(alone);
+
+        let done = || (Outcome::Exited { code: 0 }, Usage::default());
+        let (outcome, usage) = done();
+        assert!(hangs.end(outcome, usage).is_err());
+        assert!(fs::write(other.spool(), "").is_err());
+        assert!(other.recorder(1000, size).is_err());
+        third.remove();
+        assert!(begin(&writing).is_err());
+        assert!(Writing::among_others(home.path(), &evidence).is_err());
+        let key = audit::SigningKey::load(&crate::state_folder::key(home.path())).unwrap();
+        audit::verify(evidence.path(), &[key.public()]).unwrap();
+        assert_eq!(numbers(&evidence), [1, 2, 3]);
     }
 }

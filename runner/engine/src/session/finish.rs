@@ -12,12 +12,13 @@ use jiff::Timestamp;
 use protocol::spool::SpoolEnd;
 use tokio::{task, time};
 
-use super::commands::{self, Writing};
+use super::commands::{self, Closing};
 use super::state::State;
 use crate::backend::{Backend, Ended, Sandbox};
 use crate::control::ControlClient;
 use crate::first_process::{self, Answer};
-use crate::outcome::{Outcome, RunObservations, Usage, judge};
+use crate::outcome::{Outcome, RunObservations, StopReason, Usage, judge};
+use crate::plan::WORKSPACE;
 use crate::record::{Record, in_words};
 use crate::resource::Resource;
 use crate::run_id::RunId;
@@ -85,69 +86,112 @@ pub async fn finish(
         None => ask_to_end(state, backend).await,
     };
     let outcome = match by_itself {
-        Some(ended) => judge(&RunObservations::from_spool(ended)),
+        Some(ended) => judge(&seen_late(state, ended, backend).await),
         // It may have ended before it could answer.
         None if why == Why::Stopped && own_end(state).is_some() => Outcome::Stopped,
         None => outcome(state, why, facts.is_some(), backend).await,
     };
     drain(state, backend).await;
     // Clients of commands that were ended write that down.
-    let writing = Writing::alone(state.folder(), CLIENT_RECORDS_TIMEOUT);
+    let closing = state
+        .evidence()
+        .ok()
+        .map(|evidence| Closing::begin(state.folder(), &evidence, CLIENT_RECORDS_TIMEOUT));
 
-    let (mut removed, mut left) = (Vec::new(), Vec::new());
-    let made = backend.found().await.unwrap_or_else(|err| {
-        left.push(in_words(&err));
-        Vec::new()
-    });
-    let made = made.into_iter().filter(|found| found.run == *state.run());
-    for resource in made.map(|found| found.resource) {
-        match remove(&resource, backend).await {
-            Ok(()) => removed.push(resource.to_string()),
-            Err(why) => left.push(format!("{resource}: {why}")),
-        }
-    }
+    let (mut removed, mut left) = remove_made(state, backend).await;
     let usage = facts.map(|facts| {
         let wall = Timestamp::now().duration_since(state.unsealed.begun);
         let wall = wall.try_into().unwrap_or_else(|_| begun.elapsed());
         Usage { wall, ..Usage::measured(&facts) }
     });
-    let unsealed = &state.unsealed;
-    let (record, missing) = match state.evidence() {
-        Ok(evidence) => {
-            let ending = Ending {
-                outcome,
-                usage,
-                left: left.clone(),
-                ended: Some(Timestamp::now()),
-                commands: Some(commands::records(&evidence)),
-                sealed_by: if why == Why::Found { "sweep" } else { "session stop" },
-            };
-            let closed = unsealed.close(ending, &evidence, budget).await;
-            if let Some(sealer) = unsealed.take_over() {
-                sealer.done();
-            }
-            closed
-        }
-        Err(err) => (None, vec![format!("{err:#}")]),
+    let ending = Ending {
+        outcome,
+        usage,
+        left: left.clone(),
+        ended: Some(Timestamp::now()),
+        commands: None,
+        sealed_by: if why == Why::Found { "sweep" } else { "session stop" },
     };
+    let (record, missing) = close(state, ending, budget).await;
     if why == Why::Found
         && let Ok(evidence) = state.evidence()
         && let Err(err) = evidence.remove_scratch()
     {
         left.push(in_words(&err));
     }
-    drop(writing);
+    drop(closing);
     // Last: as long as it is there, the session can be found and finished again.
-    let folder = Resource::Folder(state.folder().to_owned());
     if left.is_empty() {
-        match remove(&folder, backend).await {
-            Ok(()) => removed.push(folder.to_string()),
-            Err(why) => left.push(format!("{folder}: {why}")),
-        }
+        let folder = Resource::Folder(state.folder().to_owned());
+        remove_into(&folder, backend, &mut removed, &mut left).await;
     }
     drop(held);
     let not_done = budget.not_done();
     Finished { run: state.run().clone(), record, removed, left, missing, not_done }
+}
+
+/// Removes what was made for the session but its folder; what that was, and what is left.
+async fn remove_made(state: &State, backend: &dyn Backend) -> (Vec<String>, Vec<String>) {
+    let (mut removed, mut left) = (Vec::new(), Vec::new());
+    let made = backend.found().await.unwrap_or_else(|err| {
+        left.push(in_words(&err));
+        Vec::new()
+    });
+    for found in made.into_iter().filter(|found| found.run == *state.run()) {
+        remove_into(&found.resource, backend, &mut removed, &mut left).await;
+    }
+    (removed, left)
+}
+
+async fn remove_into(
+    resource: &Resource,
+    backend: &dyn Backend,
+    removed: &mut Vec<String>,
+    left: &mut Vec<String>,
+) {
+    match remove(resource, backend).await {
+        Ok(()) => removed.push(resource.to_string()),
+        Err(why) => left.push(format!("{resource}: {why}")),
+    }
+}
+
+/// Closes and seals the evidence, with what its commands came to; the record, and what
+/// is missing.
+async fn close(
+    state: &State,
+    ending: Ending,
+    budget: &WorkBudget,
+) -> (Option<Record>, Vec<String>) {
+    let evidence = match state.evidence() {
+        Ok(evidence) => evidence,
+        Err(err) => return (None, vec![format!("{err:#}")]),
+    };
+    let ending = Ending { commands: Some(commands::records(&evidence)), ..ending };
+    let closed = state.unsealed.close(ending, &evidence, budget).await;
+    if let Some(sealer) = state.unsealed.take_over() {
+        sealer.done();
+    }
+    closed
+}
+
+/// What a run's command said, and what nobody saw while it ran: that it had no gateway
+/// any more, or wrote more than it may.
+async fn seen_late(state: &State, ended: SpoolEnd, backend: &dyn Backend) -> RunObservations {
+    let mut seen = RunObservations::from_spool(ended);
+    if has_lost_gateway(state, backend).await {
+        seen.gateway_died = Some("nothing".to_owned());
+    }
+    if let Some(full) = state.watch().last_look().await {
+        seen.stopped = Some(StopReason::Disk { place: WORKSPACE, full });
+    }
+    seen
+}
+
+/// Whether its gateway is gone although its time is not over: it keeps the time too,
+/// and may be the first to end.
+async fn has_lost_gateway(state: &State, backend: &dyn Backend) -> bool {
+    let wanted = state.plan().network.is_some() && !state.is_over(Timestamp::now());
+    wanted && !drain(state, backend).await
 }
 
 /// What the sandbox took, if its first process could still say so.
@@ -164,11 +208,7 @@ async fn ask_to_end(state: &State, backend: &dyn Backend) -> Option<BTreeMap<Str
 
 async fn outcome(state: &State, why: Why, said: bool, backend: &dyn Backend) -> Outcome {
     if said && why == Why::Stopped {
-        // A gateway keeps the session's time too, and may be the first to end.
-        if state.plan().network.is_some()
-            && !state.is_over(Timestamp::now())
-            && !drain(state, backend).await
-        {
+        if has_lost_gateway(state, backend).await {
             let why = "its gateway died before it was stopped".to_owned();
             return Outcome::Failed { why };
         }

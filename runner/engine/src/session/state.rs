@@ -12,11 +12,15 @@ use anyhow::{Context as _, anyhow};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::backend::GatewayLog;
+use crate::control;
+use crate::disk::{Watch, Watched};
 use crate::evidence::RunFolder;
 use crate::first_process::{self, Answer};
 use crate::plan::Plan;
 use crate::run_id::RunId;
 use crate::run_lock::is_held;
+use crate::supervise::GatewayWatch;
 use crate::unsealed::{SESSION_FILE, Unsealed};
 
 /// A sandbox that outlives whoever started it, as plain data.
@@ -64,6 +68,26 @@ impl State {
 
     pub fn is_over(&self, now: Timestamp) -> bool {
         self.until() <= now
+    }
+
+    /// Notices that its gateway died, which says nothing to us. One that keeps the time
+    /// may go when that is over.
+    pub fn gateway(&self) -> Option<GatewayWatch> {
+        let wanted = self.plan().network.is_some() && !self.is_over(Timestamp::now());
+        let log = GatewayLog::default();
+        log.end();
+        wanted.then(|| GatewayWatch { log, control: control::connector_in(self.folder()) })
+    }
+
+    /// Looks after what was written to the project, by whatever has run so far.
+    pub fn watch(&self) -> Watch {
+        let Some(layout) = &self.unsealed.workspace else { return Watch::nothing() };
+        let (directory, growth_alone) = match (&layout.upper, layout.direct) {
+            (Some(upper), _) => (upper, false),
+            (None, true) => (&layout.root, true),
+            (None, false) => return Watch::nothing(),
+        };
+        Watch::over(Watched::new(directory, &self.plan().limits, growth_alone))
     }
 
     /// Writes it into the folder of its run.
