@@ -88,9 +88,10 @@ impl<T> Visitor<'_> for AmountVisitor<T> {
     }
 }
 
-/// Writes an amount to a document as text, and reads it with an [`AmountVisitor`].
+/// Writes an amount to a document as text, reads it with an [`AmountVisitor`], and
+/// describes it in the schema.
 macro_rules! amount_in_documents {
-    ($type:ty, fractions: $fractions:literal) => {
+    ($type:ident, fractions: $fractions:literal, schema: $schema:tt) => {
         impl serde::Serialize for $type {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -105,6 +106,16 @@ macro_rules! amount_in_documents {
                     syntax: SYNTAX,
                     fractions: $fractions,
                 })
+            }
+        }
+
+        impl schemars::JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!($schema)
             }
         }
     };

@@ -1,9 +1,6 @@
 //! Shares of processors.
 
-use std::borrow::Cow;
 use std::fmt;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{UnitError, UnitFault, amount_in_documents};
 
@@ -72,23 +69,13 @@ impl fmt::Display for Cpus {
     }
 }
 
-amount_in_documents!(Cpus, fractions: true);
-
-impl JsonSchema for Cpus {
-    fn schema_name() -> Cow<'static, str> {
-        "Cpus".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "A number of processors, such as `2` or `0.5`.",
-            "anyOf": [
-                { "type": "number", "exclusiveMinimum": 0 },
-                { "type": "string", "pattern": "^[0-9]+([.][0-9]{1,3})?$" },
-            ],
-        })
-    }
-}
+amount_in_documents!(Cpus, fractions: true, schema: {
+    "description": "A number of processors, such as `2` or `0.5`.",
+    "anyOf": [
+        { "type": "number", "exclusiveMinimum": 0 },
+        { "type": "string", "pattern": "^[0-9]+([.][0-9]{1,3})?$" },
+    ],
+});
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,6 @@
 //! Amounts of memory, disk and traffic.
 
-use std::borrow::Cow;
 use std::fmt;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{UnitError, UnitFault, amount_in_documents, leading_number};
 use crate::quoted_input::QuotedInput;
@@ -94,23 +91,13 @@ impl fmt::Display for Size {
     }
 }
 
-amount_in_documents!(Size, fractions: false);
-
-impl JsonSchema for Size {
-    fn schema_name() -> Cow<'static, str> {
-        "Size".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "A number of bytes, such as `512KiB`, `2GiB` or `64MB`.",
-            "anyOf": [
-                { "type": "string", "pattern": "^[0-9]+([KMGT]i?B|B)?$" },
-                { "type": "integer", "minimum": 1 },
-            ],
-        })
-    }
-}
+amount_in_documents!(Size, fractions: false, schema: {
+    "description": "A number of bytes, such as `512KiB`, `2GiB` or `64MB`.",
+    "anyOf": [
+        { "type": "string", "pattern": "^[0-9]+([KMGT]i?B|B)?$" },
+        { "type": "integer", "minimum": 1 },
+    ],
+});
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,7 @@
 //! Lengths of time.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{UnitError, UnitFault, amount_in_documents, leading_number};
 use crate::quoted_input::QuotedInput;
@@ -100,21 +97,11 @@ impl fmt::Display for Span {
     }
 }
 
-amount_in_documents!(Span, fractions: false);
-
-impl JsonSchema for Span {
-    fn schema_name() -> Cow<'static, str> {
-        "Span".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "A length of time, such as `500ms`, `30s`, `5m`, `2h` or `1h30m`.",
-            "type": "string",
-            "pattern": "^(?=.)([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$",
-        })
-    }
-}
+amount_in_documents!(Span, fractions: false, schema: {
+    "description": "A length of time, such as `500ms`, `30s`, `5m`, `2h` or `1h30m`.",
+    "type": "string",
+    "pattern": "^(?=.)([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$",
+});
 
 #[cfg(test)]
 mod tests {
