@@ -8,7 +8,7 @@
 //! image says is kept beside the runs until the machine restarts.
 
 use std::fs::{self, DirBuilder};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
@@ -132,9 +132,7 @@ fn kept_at(image: &str, environment: &Environment) -> PathBuf {
 fn keep(path: &Path, theirs: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(path);
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let own = path.with_extension(std::process::id().to_string());
-    fs::write(&own, theirs)?;
-    fs::rename(own, path)
+    audit::put_whole_file(path, 0o600, |file| file.write_all(theirs.as_bytes())).map(drop)
 }
 
 #[cfg(test)]
