@@ -21,7 +21,7 @@ use crate::pkcs12::PASSWORD;
 use crate::trust_kit::TrustKit;
 
 /// The environment for a sandbox that has none of these set.
-pub fn environment(places: &KitPaths, proxy: Option<&Proxy>) -> Environment {
+pub fn environment(places: &KitPaths, proxy: Option<&Proxy>) -> TrustVariables {
     environment_beside(places, proxy, |_| false)
 }
 
@@ -33,8 +33,8 @@ pub fn environment_beside(
     places: &KitPaths,
     proxy: Option<&Proxy>,
     chosen: impl Fn(&str) -> bool,
-) -> Environment {
-    let mut environment = Environment::default();
+) -> TrustVariables {
+    let mut environment = TrustVariables::default();
     for variable in TABLE {
         let Some(ours) = variable.template.fill(places, proxy) else { continue };
         if chosen(variable.name) {
@@ -49,7 +49,7 @@ pub fn environment_beside(
 
 /// What to do to a sandbox's environment.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Environment {
+pub struct TrustVariables {
     pub set: Vec<(&'static str, String)>,
     /// To be removed where the image sets them.
     pub unset: Vec<&'static str>,
@@ -57,7 +57,7 @@ pub struct Environment {
     pub kept: Vec<KeptVariable>,
 }
 
-impl Environment {
+impl TrustVariables {
     /// A name may have several lines in the table; what they say is joined.
     fn add(&mut self, name: &'static str, value: String) {
         match self.set.iter_mut().find(|(set, _)| *set == name) {

@@ -45,18 +45,15 @@ impl Denial {
     /// A rule allows it and asks for more than can be done yet. That is not carried
     /// out by half.
     pub(crate) fn not_done_yet(lacking: NotDoneYet, rule: Name) -> Self {
-        let (code, detail) = match lacking {
-            NotDoneYet::Body => (
-                "body_not_checkable",
-                format!(
-                    "the rule `{rule}` wants the body checked, which this gateway cannot do yet"
-                ),
+        let detail = match lacking {
+            NotDoneYet::Body => format!(
+                "the rule `{rule}` wants the body checked, which this gateway cannot do yet"
             ),
-            NotDoneYet::Secret => (
-                "secret_unavailable",
-                format!("the rule `{rule}` puts a secret into the request, and none is at hand"),
-            ),
+            NotDoneYet::Secret => {
+                format!("the rule `{rule}` puts a secret into the request, and none is at hand")
+            }
         };
+        let code = lacking.code();
         Self { code, verdict: VerdictRecord::Deny, rule: Some(rule), detail, hint: None }
     }
 

@@ -20,7 +20,7 @@ use tokio::{select, time};
 use tracing::{debug, warn};
 
 use crate::gateway::Gateway;
-use crate::phase::{Phase, Phases, reached};
+use crate::phase::{DrainPhase, Phases, reached};
 
 /// A connection that was accepted, and all that is known of it.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ pub(crate) async fn listen<F>(
         };
         let (room, accepted) = select! {
             next = next => next,
-            () = reached(&mut phases, Phase::Draining) => return,
+            () = reached(&mut phases, DrainPhase::Draining) => return,
         };
         next_first += 1;
         match accepted {
@@ -89,7 +89,7 @@ pub(crate) async fn listen<F>(
                         // Dropping it writes its records, as abandoned.
                         select! {
                             () = served => {}
-                            () = reached(&mut phases, Phase::Cut) => {}
+                            () = reached(&mut phases, DrainPhase::Cut) => {}
                         }
                         drop(room);
                     });

@@ -4,7 +4,7 @@ use tokio::sync::watch;
 
 /// A gateway's phases, in their order.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) enum Phase {
+pub(crate) enum DrainPhase {
     /// Connections are accepted.
     Serving,
     /// No connection is accepted any more; open ones may finish.
@@ -14,11 +14,11 @@ pub(crate) enum Phase {
 }
 
 /// Notifies its holder of each new phase.
-pub(crate) type Phases = watch::Receiver<Phase>;
+pub(crate) type Phases = watch::Receiver<DrainPhase>;
 
 /// Resolves when `phase` is reached, at once if it has been; never, if the gateway is
 /// dropped before.
-pub(crate) async fn reached(phases: &mut Phases, phase: Phase) {
+pub(crate) async fn reached(phases: &mut Phases, phase: DrainPhase) {
     if phases.wait_for(|now| *now >= phase).await.is_err() {
         std::future::pending::<()>().await;
     }

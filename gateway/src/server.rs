@@ -21,7 +21,9 @@ use tracing::{error, info, warn};
 
 use crate::bind::{BindError, BoundListeners, Inherited, bind};
 use crate::config::{Ca, Config};
-use crate::control::{self, Action, ActionError, Caller, ControlSocket, Controller, SocketError};
+use crate::control::{
+    self, Action, ActionError, ControlCaller, ControlSocket, Controller, SocketError,
+};
 use crate::dial::{Dialer, DialerError};
 use crate::dns::NameServer;
 use crate::gateway::Gateway;
@@ -30,7 +32,7 @@ use crate::limits::GatewayLimits;
 use crate::listen::{self, ListenerKind};
 use crate::metrics::Metrics;
 use crate::open_files;
-use crate::phase::{Phase, reached};
+use crate::phase::{DrainPhase, reached};
 use crate::policy_cell::PolicyCell;
 use crate::policy_file::{PolicyError, PolicyFile, ReadPolicy};
 use crate::selfcheck::{self, SelfCheckError};
@@ -112,7 +114,7 @@ impl Server {
 
     /// Reads the policy file again. What comes of it is logged and recorded.
     pub async fn reload(&self) {
-        match self.controller.handle(Action::Reload { text: None }, Caller::Signal).await {
+        match self.controller.handle(Action::Reload { text: None }, ControlCaller::Signal).await {
             // A policy that was refused has said so.
             Ok(_) | Err(ActionError::Policy(_)) => {}
             Err(err) => warn!(%err, "cannot reload the policy"),
@@ -121,12 +123,12 @@ impl Server {
 
     /// Resolves when an operator asks the gateway to stop.
     pub async fn asked_to_drain(&self) {
-        reached(&mut self.controller.phases(), Phase::Draining).await;
+        reached(&mut self.controller.phases(), DrainPhase::Draining).await;
     }
 
     /// Stops accepting, waits for open connections to end, and closes the log.
     pub async fn drain(mut self) -> Drained {
-        if let Err(err) = self.controller.handle(Action::Drain, Caller::Signal).await {
+        if let Err(err) = self.controller.handle(Action::Drain, ControlCaller::Signal).await {
             warn!(%err, "cannot record the drain; stopping anyway");
         }
         let limits = &self.gateway.limits;
@@ -140,7 +142,7 @@ impl Server {
                     connections,
                     "the drain limit has passed; cutting the connections that are left"
                 );
-                self.controller.advance(Phase::Cut);
+                self.controller.advance(DrainPhase::Cut);
                 Drained::Cut { connections }
             }
         };

@@ -11,7 +11,7 @@ const PAGE: &str = include_str!("../../docs/refusals.md");
 const MAKERS: [&str; 3] = [
     include_str!("../src/refuse.rs"),
     include_str!("../src/dial/error.rs"),
-    include_str!("../../policies/src/verdict.rs"),
+    include_str!("../../policies/src/decision.rs"),
 ];
 
 #[test]

@@ -40,12 +40,12 @@ pub struct InitArgs {
     pub grace: Duration,
     /// File systems whose being full is worth telling.
     pub bounded: Vec<String>,
-    pub lifetime: Lifetime,
+    pub lifetime: SandboxLifetime,
 }
 
 /// How long a sandbox lives.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub enum Lifetime {
+pub enum SandboxLifetime {
     /// As long as whoever started it stays connected.
     Attached,
     /// To this moment, whether whoever started it lives or not.

@@ -20,9 +20,9 @@ pub struct GatewaySettings {
     pub control: String,
     pub audit: String,
     pub ca: CaPlace,
-    pub limits: GatewayLimits,
+    pub limits: LimitSettings,
     pub topology: Topology,
-    pub listen: Listeners,
+    pub listen: ListenSettings,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dns: Option<DnsAnswers>,
     pub origin: RunOrigin,
@@ -40,7 +40,7 @@ pub enum CaPlace {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct GatewayLimits {
+pub struct LimitSettings {
     /// How long connections may go on once the gateway is told to end, such as `2s`.
     pub drain: String,
 }
@@ -68,7 +68,7 @@ impl fmt::Display for Topology {
 
 /// Where it listens: `ADDRESS:PORT`, or `fd:NAME` for a socket it is handed.
 #[derive(Clone, Debug, Serialize)]
-pub struct Listeners {
+pub struct ListenSettings {
     pub proxy: String,
     pub socks: String,
     pub http: String,

@@ -337,7 +337,7 @@ mod tests {
         nothing: Vec<u8>,
         letter: char,
         pair: Pair,
-        map: BTreeMap<String, Vec<Shape>>,
+        map: BTreeMap<String, Vec<JsonShape>>,
     }
 
     #[derive(Serialize)]
@@ -350,7 +350,7 @@ mod tests {
     struct Pair(u16, &'static str);
 
     #[derive(Serialize)]
-    enum Shape {
+    enum JsonShape {
         Unit,
         Newtype(u8),
         Tuple(u8, u8),
@@ -366,8 +366,12 @@ mod tests {
 
     #[test]
     fn every_shape_is_written_as_serde_json_writes_it() {
-        let shapes =
-            vec![Shape::Unit, Shape::Newtype(1), Shape::Tuple(2, 3), Shape::Struct { a: 4, b: () }];
+        let shapes = vec![
+            JsonShape::Unit,
+            JsonShape::Newtype(1),
+            JsonShape::Tuple(2, 3),
+            JsonShape::Struct { a: 4, b: () },
+        ];
         let map = [("a\"\u{1f600}".to_owned(), shapes), (String::new(), vec![])];
         let (ours, theirs) = both(&Shapes {
             none: None,

@@ -53,7 +53,7 @@ fn without_a_proxy_the_trust_stays_and_nothing_else_changes() {
     let without = environment(&places(), None);
     assert!(without.set.iter().all(|(name, _)| !name.to_lowercase().contains("proxy")));
 
-    let java = |environment: &Environment| value(environment, "JAVA_TOOL_OPTIONS");
+    let java = |environment: &TrustVariables| value(environment, "JAVA_TOOL_OPTIONS");
     assert_eq!(
         java(&without),
         "-Djavax.net.ssl.trustStore=/etc/sluice/ca/truststore.p12 \
@@ -113,10 +113,10 @@ fn gateway() -> Proxy {
     Proxy { host: "10.9.0.1".into(), port: 3128 }
 }
 
-fn value(environment: &Environment, name: &str) -> String {
+fn value(environment: &TrustVariables, name: &str) -> String {
     environment.set.iter().find(|(set, _)| *set == name).unwrap().1.clone()
 }
 
-fn written(environment: &Environment) -> String {
+fn written(environment: &TrustVariables) -> String {
     environment.set.iter().map(|(name, value)| format!("{name}={value}\n")).collect()
 }

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use super::error::ActionError;
 use crate::gateway::Gateway;
 use crate::metrics::GaugeValues;
-use crate::phase::{Phase, Phases};
+use crate::phase::{DrainPhase, Phases};
 use crate::policy_file::{PolicyError, PolicyFile, ReadPolicy};
 
 /// A parsed request from an operator who is allowed to make it.
@@ -38,7 +38,7 @@ pub(crate) enum Action {
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Caller {
+pub(crate) enum ControlCaller {
     Peer { uid: u32 },
     Signal,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Controller {
     policy_file: PolicyFile,
     listening: Vec<Listening>,
     started: Instant,
-    phase: watch::Sender<Phase>,
+    phase: watch::Sender<DrainPhase>,
     /// Held while a policy is read and swapped in: two at once must not mix.
     reloading: Mutex<()>,
 }
@@ -77,7 +77,7 @@ impl Controller {
             policy_file,
             listening,
             started: Instant::now(),
-            phase: watch::Sender::new(Phase::Serving),
+            phase: watch::Sender::new(DrainPhase::Serving),
             reloading: Mutex::new(()),
         }
     }
@@ -88,7 +88,7 @@ impl Controller {
     }
 
     /// Goes on to `phase`, never back.
-    pub(crate) fn advance(&self, phase: Phase) {
+    pub(crate) fn advance(&self, phase: DrainPhase) {
         self.phase.send_if_modified(|now| {
             let further = *now < phase;
             *now = phase.max(*now);
@@ -98,7 +98,7 @@ impl Controller {
     }
 
     fn is_draining(&self) -> bool {
-        *self.phase.borrow() >= Phase::Draining
+        *self.phase.borrow() >= DrainPhase::Draining
     }
 
     /// Carries out one action.
@@ -108,7 +108,7 @@ impl Controller {
     pub(crate) async fn handle(
         &self,
         action: Action,
-        by: Caller,
+        by: ControlCaller,
     ) -> Result<ActionReply, ActionError> {
         match action {
             Action::CaCertificate => {
@@ -123,7 +123,7 @@ impl Controller {
     }
 
     /// Asking twice changes nothing, so only the first is recorded.
-    async fn drain(&self, by: Caller) -> Result<ActionReply, ActionError> {
+    async fn drain(&self, by: ControlCaller) -> Result<ActionReply, ActionError> {
         if self.is_draining() {
             return Ok(ActionReply::Draining);
         }
@@ -131,13 +131,17 @@ impl Controller {
         if let Err(err) = self.note("drain", by, None).await {
             warn!(%err, "stopping, and it cannot be recorded");
         }
-        self.advance(Phase::Draining);
+        self.advance(DrainPhase::Draining);
         Ok(ActionReply::Draining)
     }
 
     /// Reads, records, and only then swaps. Whatever goes wrong, the policy
     /// before it stays.
-    async fn reload(&self, text: Option<String>, by: Caller) -> Result<ActionReply, ActionError> {
+    async fn reload(
+        &self,
+        text: Option<String>,
+        by: ControlCaller,
+    ) -> Result<ActionReply, ActionError> {
         let _one_at_a_time = self.reloading.lock().await;
         if self.is_draining() {
             return Err(ActionError::Draining);
@@ -184,7 +188,7 @@ impl Controller {
         &self,
         source: &str,
         err: &PolicyError,
-        by: Caller,
+        by: ControlCaller,
     ) -> Result<(), Unavailable> {
         let text = ErrorChain(err).to_string();
         // One line: the rest is in the answer and in the record.
@@ -203,7 +207,7 @@ impl Controller {
     async fn note(
         &self,
         action: &'static str,
-        by: Caller,
+        by: ControlCaller,
         refused: Option<&'static str>,
     ) -> Result<(), Unavailable> {
         let operator = Operator {
@@ -220,7 +224,7 @@ impl Controller {
         warn!(uid, "somebody else called at the control socket");
         let operator = Operator {
             action: Text::constant("connect"),
-            user: Some(Caller::Peer { uid }.name()),
+            user: Some(ControlCaller::Peer { uid }.name()),
             accepted: false,
             detail: Some(Text::constant("neither our own user nor root")),
         };
@@ -282,7 +286,7 @@ impl Controller {
     }
 }
 
-impl Caller {
+impl ControlCaller {
     /// As records name them.
     fn name(self) -> audit::Name {
         match self {

@@ -17,7 +17,7 @@ mod error;
 mod serve;
 mod socket;
 
-pub(crate) use action::{Action, Caller, Controller};
+pub(crate) use action::{Action, ControlCaller, Controller};
 pub use ask::{ask, status};
 pub(crate) use error::ActionError;
 pub(crate) use serve::serve;

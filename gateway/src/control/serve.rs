@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::time;
 use tracing::debug;
 
-use super::action::{Action, ActionReply, Caller, Controller};
+use super::action::{Action, ActionReply, ControlCaller, Controller};
 use super::error::ActionError;
 use super::socket::ControlSocket;
 use crate::listen::back_off;
@@ -35,7 +35,7 @@ pub(crate) async fn serve(socket: ControlSocket, controller: Arc<Controller>) {
             Ok(Ok((stream, uid))) => {
                 let controller = Arc::clone(&controller);
                 tokio::spawn(async move {
-                    serve_connection(stream, Caller::Peer { uid }, controller).await;
+                    serve_connection(stream, ControlCaller::Peer { uid }, controller).await;
                     drop(permit);
                 });
             }
@@ -45,7 +45,7 @@ pub(crate) async fn serve(socket: ControlSocket, controller: Arc<Controller>) {
     }
 }
 
-async fn serve_connection(stream: UnixStream, by: Caller, controller: Arc<Controller>) {
+async fn serve_connection(stream: UnixStream, by: ControlCaller, controller: Arc<Controller>) {
     let service = service_fn(|request| {
         let controller = Arc::clone(&controller);
         async move { Ok::<_, Infallible>(respond(request, by, &controller).await) }
@@ -62,7 +62,7 @@ async fn serve_connection(stream: UnixStream, by: Caller, controller: Arc<Contro
 
 async fn respond(
     request: Request<Incoming>,
-    by: Caller,
+    by: ControlCaller,
     controller: &Controller,
 ) -> Response<Full<Bytes>> {
     let (parts, body) = request.into_parts();

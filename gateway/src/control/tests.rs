@@ -7,7 +7,7 @@ use policies::Destination;
 use protocol::control::{RefusedAction, Reloaded, Status};
 
 use super::*;
-use crate::phase::{Phase, reached};
+use crate::phase::{DrainPhase, reached};
 use crate::policy_file::PolicyFile;
 use crate::testing::{ALLOWED_TEST, Stage};
 
@@ -150,7 +150,7 @@ async fn a_drain_is_recorded_with_who_asked_and_takes_no_policy_any_more() {
     let mut phases = scene.controller.phases();
     scene.drain().await;
     scene.drain().await;
-    reached(&mut phases, Phase::Draining).await;
+    reached(&mut phases, DrainPhase::Draining).await;
     assert!(scene.status().await.draining);
     let (code, _) = scene.reload("").await.expect_err("it is stopping");
     assert_eq!(code, 409);

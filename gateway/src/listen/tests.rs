@@ -37,7 +37,7 @@ async fn each_way_in_is_told_apart() {
     let stage = Stage::new(ALLOWED_TEST);
     let ((proxy, at_proxy), (https, at_https)) = (door().await, door().await);
     let (sender, mut served) = mpsc::unbounded_channel();
-    let (_stop, phases) = watch::channel(Phase::Serving);
+    let (_stop, phases) = watch::channel(DrainPhase::Serving);
     let doors = vec![(ListenerKind::Proxy, proxy), (ListenerKind::CapturedHttps, https)];
     tokio::spawn(listen(doors, Arc::clone(&stage.gateway), hand_over(sender), phases));
 
@@ -57,7 +57,7 @@ async fn who_finds_no_room_waits_outside_and_is_let_in_later() {
     let stage = Stage::with_bounds(ALLOWED_TEST, bounds);
     let (listener, at) = door().await;
     let (sender, mut served) = mpsc::unbounded_channel();
-    let (_stop, phases) = watch::channel(Phase::Serving);
+    let (_stop, phases) = watch::channel(DrainPhase::Serving);
     let doors = vec![(ListenerKind::Proxy, listener)];
     tokio::spawn(listen(doors, Arc::clone(&stage.gateway), hand_over(sender), phases));
 
@@ -77,7 +77,7 @@ async fn a_drain_lets_nobody_in_and_waits_for_who_is() {
     let stage = Stage::new(ALLOWED_TEST);
     let (listener, at) = door().await;
     let (sender, mut served) = mpsc::unbounded_channel();
-    let (stop, phases) = watch::channel(Phase::Serving);
+    let (stop, phases) = watch::channel(DrainPhase::Serving);
     let doors = vec![(ListenerKind::Socks, listener)];
     let gateway = Arc::clone(&stage.gateway);
     let listening = tokio::spawn(listen(doors, gateway, hand_over(sender), phases));
@@ -86,7 +86,7 @@ async fn a_drain_lets_nobody_in_and_waits_for_who_is() {
     while stage.gateway.limits.open_connections() < 1 {
         tokio::task::yield_now().await;
     }
-    stop.send(Phase::Draining).expect("it listens");
+    stop.send(DrainPhase::Draining).expect("it listens");
     listening.await.expect("it ends in order");
     assert!(TcpStream::connect(at).await.is_err(), "nobody is let in any more");
 
@@ -105,7 +105,7 @@ async fn who_does_not_finish_in_time_is_cut() {
     let stage = Stage::new(ALLOWED_TEST);
     let (listener, at) = door().await;
     let (sender, _served) = mpsc::unbounded_channel();
-    let (stop, phases) = watch::channel(Phase::Serving);
+    let (stop, phases) = watch::channel(DrainPhase::Serving);
     let doors = vec![(ListenerKind::Proxy, listener)];
     let gateway = Arc::clone(&stage.gateway);
     let listening = tokio::spawn(listen(doors, gateway, hand_over(sender), phases));
@@ -114,7 +114,7 @@ async fn who_does_not_finish_in_time_is_cut() {
     while stage.gateway.limits.open_connections() < 1 {
         tokio::task::yield_now().await;
     }
-    stop.send(Phase::Cut).expect("it listens");
+    stop.send(DrainPhase::Cut).expect("it listens");
     listening.await.expect("it ends in order");
     stage.gateway.limits.all_slots_free().await;
     assert_eq!(inside.read(&mut [0]).await.expect("it is closed in order"), 0);
@@ -151,7 +151,7 @@ async fn a_flood_at_one_door_does_not_keep_the_other_shut() {
         waiting.push(client);
     }
     let (sender, mut served) = mpsc::unbounded_channel();
-    let (_stop, phases) = watch::channel(Phase::Serving);
+    let (_stop, phases) = watch::channel(DrainPhase::Serving);
     let doors = vec![(ListenerKind::Proxy, proxy), (ListenerKind::CapturedHttps, https)];
     tokio::spawn(listen(doors, Arc::clone(&stage.gateway), hand_over(sender), phases));
     let mut ways = Vec::new();

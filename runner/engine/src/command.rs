@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncWriteExt as _};
 use tokio::net::unix::pipe::Sender;
 use tokio::sync::mpsc;
 
-use crate::backend::{Chunk, Side};
+use crate::backend::{Chunk, OutputSide};
 use crate::first_process::{self, CallError};
 
 /// A command that was started.
@@ -166,8 +166,8 @@ impl SpoolReader {
             let chunk =
                 |to, bytes: Vec<u8>| CommandEvent::Printed(Chunk { to, bytes: bytes.into() }, at);
             let event = match event {
-                SpoolEvent::Error(bytes) => chunk(Side::Err, bytes),
-                SpoolEvent::Output(bytes) => chunk(Side::Out, bytes),
+                SpoolEvent::Error(bytes) => chunk(OutputSide::Err, bytes),
+                SpoolEvent::Output(bytes) => chunk(OutputSide::Out, bytes),
                 SpoolEvent::Resized(size) => CommandEvent::Resized(size, at),
                 SpoolEvent::Ended(end) => CommandEvent::Ended(end),
             };

@@ -32,7 +32,7 @@ use rustix::fs::statvfs;
 use tokio::sync::oneshot;
 
 use crate::plan::Limits;
-use crate::workspace::usage::{Measured, Usage, measure};
+use crate::workspace::usage::{DiskUsage, Measured, measure};
 
 /// What a run has too much of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -51,14 +51,14 @@ pub enum Full {
 #[derive(Clone, Debug)]
 pub struct Watched {
     pub directory: PathBuf,
-    pub most: Usage,
+    pub most: DiskUsage,
     /// What is there at the start does not count.
     pub growth_alone: bool,
 }
 
 impl Watched {
     pub fn new(directory: &Path, limits: &Limits, growth_alone: bool) -> Self {
-        let most = Usage { bytes: limits.disk, files: limits.files() };
+        let most = DiskUsage { bytes: limits.disk, files: limits.files() };
         Self { directory: directory.to_owned(), most, growth_alone }
     }
 }
@@ -114,16 +114,16 @@ impl Watch {
 fn watch(watched: &Watched, over: &mpsc::Receiver<()>) -> Option<Full> {
     let root = Directory::open(&watched.directory).ok()?;
     let room = room(&watched.directory)?;
-    let look = |most: &Usage| {
+    let look = |most: &DiskUsage| {
         let begun = Instant::now();
         // A tree that cannot be read at all has been removed.
         measure(&root, most).ok().map(|measured| (measured, begun.elapsed()))
     };
     let (before, took) = match watched.growth_alone {
-        true => look(&Usage { bytes: u64::MAX, files: u64::MAX })?,
+        true => look(&DiskUsage { bytes: u64::MAX, files: u64::MAX })?,
         false => (Measured::default(), Duration::ZERO),
     };
-    let most = Usage {
+    let most = DiskUsage {
         bytes: watched.most.bytes.saturating_add(before.usage.bytes),
         files: watched.most.files.saturating_add(before.usage.files),
     };
@@ -161,9 +161,9 @@ fn watch(watched: &Watched, over: &mpsc::Receiver<()>) -> Option<Full> {
 /// What is known between two looks.
 #[derive(Clone, Copy, Debug)]
 struct Meter {
-    most: Usage,
+    most: DiskUsage,
     /// Room at the start.
-    start: Usage,
+    start: DiskUsage,
     last: Look,
 }
 
@@ -172,13 +172,13 @@ struct Look {
     at: Instant,
     took: Duration,
     /// Room on the file system then.
-    room: Usage,
-    usage: Usage,
+    room: DiskUsage,
+    usage: DiskUsage,
 }
 
 impl Meter {
     /// Whether it is time to look again.
-    fn is_due(&self, now: Instant, room: Usage) -> bool {
+    fn is_due(&self, now: Instant, room: DiskUsage) -> bool {
         let Look { at, took, .. } = self.last;
         let pause = match self.may_be_full(room) {
             true => took * HURRIED,
@@ -188,19 +188,19 @@ impl Meter {
     }
 
     /// Whether the run can have taken the rest of what it may since the last look.
-    fn may_be_full(&self, room: Usage) -> bool {
+    fn may_be_full(&self, room: DiskUsage) -> bool {
         let Look { room: then, usage, .. } = self.last;
         let (lost, allowed) = (then - room, self.most - usage);
         lost.bytes >= allowed.bytes || lost.files >= allowed.files
     }
 
     /// A tree that takes long to look at is not looked at for nothing.
-    fn is_worth_a_last_look(&self, room: Usage) -> bool {
+    fn is_worth_a_last_look(&self, room: DiskUsage) -> bool {
         self.may_be_full(room) || self.last.took < QUICK
     }
 
     /// What a look found.
-    fn judge(&self, measured: &Measured, room: Usage) -> Option<Full> {
+    fn judge(&self, measured: &Measured, room: DiskUsage) -> Option<Full> {
         let lost = self.start - room;
         if measured.usage.files > self.most.files {
             Some(Full::Files)
@@ -218,18 +218,18 @@ impl Meter {
 
     /// Whether the last of the disk is being taken. A disk that was nearly full
     /// before is not the run's fault.
-    fn is_host_full(&self, room: Usage) -> bool {
+    fn is_host_full(&self, room: DiskUsage) -> bool {
         room.bytes < RESERVE.min(self.start.bytes / 2)
     }
 }
 
 /// What the file system has left.
-fn room(directory: &Path) -> Option<Usage> {
+fn room(directory: &Path) -> Option<DiskUsage> {
     let found = statvfs(directory).ok()?;
     let bytes = found.f_bfree.saturating_mul(found.f_frsize);
     // Some do not count them.
     let files = if found.f_files == 0 { u64::MAX } else { found.f_ffree };
-    Some(Usage { bytes, files })
+    Some(DiskUsage { bytes, files })
 }
 
 const TICK: Duration = Duration::from_millis(100);
@@ -251,16 +251,16 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn meter(used: u64, took: Duration, at: Instant) -> Meter {
-        let room = Usage { bytes: 100 * GIB, files: 1_000_000 };
+        let room = DiskUsage { bytes: 100 * GIB, files: 1_000_000 };
         Meter {
-            most: Usage { bytes: 4 * GIB, files: 1000 },
+            most: DiskUsage { bytes: 4 * GIB, files: 1000 },
             start: room,
-            last: Look { at, took, room, usage: Usage { bytes: used, files: 10 } },
+            last: Look { at, took, room, usage: DiskUsage { bytes: used, files: 10 } },
         }
     }
 
-    fn lost(bytes: u64, files: u64) -> Usage {
-        Usage { bytes: 100 * GIB - bytes, files: 1_000_000 - files }
+    fn lost(bytes: u64, files: u64) -> DiskUsage {
+        DiskUsage { bytes: 100 * GIB - bytes, files: 1_000_000 - files }
     }
 
     #[test]
@@ -296,16 +296,19 @@ mod tests {
     #[test]
     fn the_last_of_the_disk_is_not_taken() {
         let mut meter = meter(0, Duration::ZERO, Instant::now());
-        assert!(!meter.is_host_full(Usage { bytes: GIB, files: 0 }));
-        assert!(meter.is_host_full(Usage { bytes: 100 << 20, files: 0 }));
+        assert!(!meter.is_host_full(DiskUsage { bytes: GIB, files: 0 }));
+        assert!(meter.is_host_full(DiskUsage { bytes: 100 << 20, files: 0 }));
         meter.start.bytes = 150 << 20;
-        assert!(!meter.is_host_full(Usage { bytes: 100 << 20, files: 0 }), "it was full before");
+        assert!(
+            !meter.is_host_full(DiskUsage { bytes: 100 << 20, files: 0 }),
+            "it was full before"
+        );
     }
 
     #[tokio::test]
     async fn who_ends_before_anybody_looked_is_looked_at_all_the_same() {
         let dir = tempfile::tempdir().unwrap();
-        let most = Usage { bytes: 1 << 20, files: 50 };
+        let most = DiskUsage { bytes: 1 << 20, files: 50 };
         let watched = Watched { directory: dir.path().to_owned(), most, growth_alone: false };
         assert_eq!(Watch::over(watched.clone()).last_look().await, None);
         let mut watch = Watch::over(watched.clone());
@@ -321,7 +324,7 @@ mod tests {
     async fn too_much_is_noticed_and_what_was_there_before_is_not() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("before"), vec![1; 1 << 20]).unwrap();
-        let most = Usage { bytes: 1 << 19, files: 50 };
+        let most = DiskUsage { bytes: 1 << 19, files: 50 };
         let watched =
             |growth_alone| Watched { directory: dir.path().to_owned(), most, growth_alone };
         assert_eq!(Watch::over(watched(false)).full().await, Full::Bytes);

@@ -36,12 +36,12 @@ impl Origin {
 
 /// The person at the command line, as far as the machine knows.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Caller {
+pub struct StartedBy {
     pub user: String,
     pub host: String,
 }
 
-impl Caller {
+impl StartedBy {
     /// Whoever runs us. Behind `sudo`, that is the one who typed it.
     pub fn this(environment: &Environment) -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();

@@ -24,10 +24,12 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::abilities::{Abilities, Enforcement, UserOf};
-pub use crate::origin::{Caller, Origin};
+pub use crate::origin::{Origin, StartedBy};
 pub use crate::own_user::{OWN_USERS, OwnUsers};
 pub use crate::run_id::{NotARun, RunId};
-use crate::spec::{Approval, Opened, Pin, Request, SecretPlan, TrustedRoot, beneath};
+use crate::spec::{
+    Approval, ReadPolicyFile, Request, SecretPlan, TrustedRoot, UpstreamPin, beneath,
+};
 pub(crate) use limits::files_in;
 pub use limits::{Limits, Machine};
 pub use show::PlanText;
@@ -76,7 +78,7 @@ pub struct Plan {
     /// The secrets that the policy names.
     pub secrets: Vec<SecretPlan>,
     /// Names that lead where a person said, and whom else the gateway believes.
-    pub pins: Vec<Pin>,
+    pub pins: Vec<UpstreamPin>,
     pub trusted: Vec<TrustedRoot>,
     /// The folder of evidence.
     pub evidence: PathBuf,
@@ -357,7 +359,7 @@ fn unenforced(
 /// What the policy names, and every policy: who may write to the rules of the next
 /// run has none.
 fn protect(request: &Request, policy: &Policy) -> BTreeSet<RelativePath> {
-    let inside = |file: &Opened| {
+    let inside = |file: &ReadPolicyFile| {
         let path = file.path.strip_prefix(&request.workspace).ok()?.to_str()?;
         RelativePath::parse(path).ok()
     };

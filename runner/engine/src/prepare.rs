@@ -38,7 +38,7 @@ pub struct Prepared {
     pub sandbox: SandboxContent,
     pub gateway: Option<GatewayContent>,
     /// For reading what changed, when the run has ended.
-    pub workspace: Option<workspace::Prepared>,
+    pub workspace: Option<workspace::PreparedWorkspace>,
     pub evidence: RunFolder,
     /// Says to others that somebody carries this run out.
     _held: Held,
@@ -60,7 +60,7 @@ pub enum PrepareError {
     #[error("cannot read the roots that upstreams are verified with")]
     UpstreamRoots(#[source] io::Error),
     #[error(transparent)]
-    Workspace(#[from] workspace::PrepareError),
+    Workspace(#[from] workspace::WorkspaceError),
 }
 
 /// The folder of one run that goes with it.
@@ -193,7 +193,7 @@ fn project(
     resolved: &ResolvedRun,
     folder: &Path,
     evidence: &RunFolder,
-) -> Result<Option<workspace::Prepared>, PrepareError> {
+) -> Result<Option<workspace::PreparedWorkspace>, PrepareError> {
     let Some(root) = &plan.workspace.source else { return Ok(None) };
     let UserIds { uid, gid } = plan.host_user;
     let at = folder.join("project");
@@ -241,7 +241,7 @@ fn mounts_are_plain(plan: &Plan) -> Result<(), PrepareError> {
     Ok(())
 }
 
-fn put_inside(inside: &mut SandboxContent, plan: &Plan, workspace: &workspace::Prepared) {
+fn put_inside(inside: &mut SandboxContent, plan: &Plan, workspace: &workspace::PreparedWorkspace) {
     let target = |place: &workspace::Place| {
         let path = Path::new(&*plan.workspace.target).join(place.path.to_path());
         path.display().to_string()
@@ -274,7 +274,11 @@ fn put_inside(inside: &mut SandboxContent, plan: &Plan, workspace: &workspace::P
 
 /// What is hidden or read-only in the project stays so under a mount that shows
 /// the same files once more.
-fn mask_mount(inside: &mut SandboxContent, mount: &MountPlan, workspace: &workspace::Prepared) {
+fn mask_mount(
+    inside: &mut SandboxContent,
+    mount: &MountPlan,
+    workspace: &workspace::PreparedWorkspace,
+) {
     let at = |place: &workspace::Place| {
         let whole = workspace.root.join(place.path.to_path());
         let below = whole.strip_prefix(&mount.source).ok().map(Path::to_owned);

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use protocol::init::TerminalSize;
 use serde::{Deserialize, Serialize};
 
-use crate::backend::{Chunk, Provenance, Side};
+use crate::backend::{Chunk, OutputSide, Provenance};
 use crate::command::CommandEvent;
 use crate::evidence::{Header, LeftOut, RunFolder, Stream, Transcript};
 use crate::isolation::Finding;
@@ -168,8 +168,8 @@ impl Recorder {
         };
         self.at.store(u64::try_from(at.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
         let written = match chunk {
-            Ok(Chunk { to: Side::Err, bytes }) => transcript.output(Stream::Error, bytes),
-            Ok(Chunk { to: Side::Out, bytes }) => transcript.output(Stream::Output, bytes),
+            Ok(Chunk { to: OutputSide::Err, bytes }) => transcript.output(Stream::Error, bytes),
+            Ok(Chunk { to: OutputSide::Out, bytes }) => transcript.output(Stream::Output, bytes),
             Err(size) => transcript.resize(size.columns, size.rows),
         };
         if written.is_err() {

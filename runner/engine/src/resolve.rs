@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use policies::{NoFiles, ProcLimits, Source, Workspace};
 
 use crate::environment::Environment;
-use crate::origin::Caller;
+use crate::origin::StartedBy;
 use crate::phases::Phases;
 use crate::spec::{Approval, BackendKind, GatewayPolicy, Request, ResolvedRun, Upstream};
 use crate::state_folder;
@@ -42,7 +42,7 @@ impl RunRequest {
         let Owners { user, disk: owner, own_users, .. } = owners(&workspace, is_shown, environment);
         let request = Request {
             command: self.command,
-            caller: Caller::this(environment),
+            caller: StartedBy::this(environment),
             tty: false,
             no_sandbox: false,
             fail_on_denied: false,

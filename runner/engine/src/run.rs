@@ -22,7 +22,8 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::{task, time};
 
 use crate::backend::{
-    Backend, ContentFiles, CreatedSandbox, Gateway, GatewayHandle, Network, Provenance, Sandbox,
+    Backend, ContentFiles, CreatedGateway, CreatedSandbox, GatewayHandle, Network, Provenance,
+    Sandbox,
 };
 use crate::command::{self, Input};
 use crate::control::ControlClient;
@@ -87,7 +88,7 @@ pub async fn run(
         (starter.say)(&words);
     }
     let mut findings = Vec::new();
-    let work = Work { plan, resolved, backend, prepared: &prepared };
+    let work = RunParts { plan, resolved, backend, prepared: &prepared };
     let mut used = Provenance::default();
     let unsealed = Unsealed::new(plan, resolved, &prepared, begun);
     let sealer = unsealed.begin(resolved, &prepared.evidence);
@@ -121,7 +122,7 @@ pub fn stop_by(mut events: mpsc::Receiver<CallerEvent>, work: StopToken) -> task
 
 /// What every step of a run is about.
 #[derive(Clone, Copy)]
-struct Work<'w> {
+struct RunParts<'w> {
     plan: &'w Plan,
     resolved: &'w ResolvedRun,
     backend: &'w dyn Backend,
@@ -129,12 +130,12 @@ struct Work<'w> {
 }
 
 async fn carry_out(
-    work: Work<'_>,
+    work: RunParts<'_>,
     teardown: &mut Teardown,
     findings: &mut Vec<Finding>,
     starter: &mut Starter<'_>,
 ) -> Result<Done, RunError> {
-    let Work { plan, resolved, backend, prepared } = work;
+    let RunParts { plan, resolved, backend, prepared } = work;
     let turn = tokio::select! {
         turn = resolved.phases.of("turn", prepared.turn(backend)) => turn,
         signal = told_to_stop(&mut starter.events) => return Ok(Done::stopped(signal)),
@@ -282,7 +283,7 @@ pub async fn bring_up(
 /// What a gateway and its sandbox are put on.
 struct Ground {
     network: Network,
-    gateway: Gateway,
+    gateway: CreatedGateway,
     /// Whom the gateway believes.
     roots: ContentFiles,
 }
@@ -372,12 +373,12 @@ impl Started {
 /// Lets the command run, in a sandbox that is as strong as planned.
 async fn go(
     _isolated: Isolated,
-    work: Work<'_>,
+    work: RunParts<'_>,
     started: Started,
     starter: &mut Starter<'_>,
     command_lives: oneshot::Sender<()>,
 ) -> Result<RunObservations, RunError> {
-    let Work { plan, resolved, backend, prepared } = work;
+    let RunParts { plan, resolved, backend, prepared } = work;
     let socket = first_process::socket_in(&prepared.folder);
     started.serve(&socket).await?;
     let evidence = &prepared.evidence;
@@ -456,7 +457,7 @@ async fn certificate(gateway: &GatewayHandle) -> Result<String, RunError> {
 /// Lets the gateway finish its log once nobody in the sandbox can speak to it any
 /// more; what passed through it, or nothing if it is dead.
 async fn finish(
-    work: Work<'_>,
+    work: RunParts<'_>,
     gateway: GatewayHandle,
     command_gone: oneshot::Receiver<()>,
 ) -> Option<Traffic> {

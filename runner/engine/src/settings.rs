@@ -6,11 +6,11 @@ use std::io;
 
 use policies::{Registries, RegistryUrl};
 use protocol::settings::{
-    CaPlace, DnsAnswers, GatewayLimits, GatewaySettings, Listeners as ListenSettings, RegistryUrls,
-    RootFiles, RunOrigin, Topology, UpstreamPlaces,
+    CaPlace, DnsAnswers, GatewaySettings, LimitSettings, ListenSettings, RegistryUrls, RootFiles,
+    RunOrigin, Topology, UpstreamPlaces,
 };
 
-use crate::backend::{ContentFiles, Listeners, Network};
+use crate::backend::{ContentFiles, ListenerSource, Network};
 use crate::plan::{NetworkPlan, Origin, Plan, Ports, UserIds};
 pub use crate::spec::{GatewayPolicy, Upstream};
 
@@ -32,7 +32,7 @@ pub fn gateway_files(
         control: "/control/control.sock".to_owned(),
         audit: "/audit".to_owned(),
         ca: CaPlace::Memory,
-        limits: GatewayLimits { drain: "2s".to_owned() },
+        limits: LimitSettings { drain: "2s".to_owned() },
         topology,
         listen,
         dns,
@@ -78,9 +78,11 @@ fn listeners(ports: &Ports, network: &Network) -> (Topology, ListenSettings, Opt
         dns: place("dns", ports.dns),
     };
     match network.listeners {
-        Listeners::Own => (Topology::DualHomed, listen(&|_, port| format!("{at}:{port}")), None),
+        ListenerSource::Own => {
+            (Topology::DualHomed, listen(&|_, port| format!("{at}:{port}")), None)
+        }
         // Sockets that it is handed listen on every address, so it is told its own.
-        Listeners::Inherited => {
+        ListenerSource::Inherited => {
             let dns = Some(DnsAnswers { answer: at });
             (Topology::Host, listen(&|name, _| format!("fd:{name}")), dns)
         }
@@ -174,8 +176,12 @@ mod tests {
         let mut roots = ContentFiles::default();
         roots.add("roots/system.pem", "");
         let at = std::net::Ipv4Addr::new(192, 0, 2, 2);
-        let network =
-            Network { name: "n".to_owned(), gateway: at, sandbox: at, listeners: Listeners::Own };
+        let network = Network {
+            name: "n".to_owned(),
+            gateway: at,
+            sandbox: at,
+            listeners: ListenerSource::Own,
+        };
         let files = gateway_files(&plan, &NETWORK, &policy, &network, &upstream, roots);
         let text = files.iter().find(|(path, _)| *path == "gateway.yaml").unwrap().1;
         let text = String::from_utf8(text.to_owned()).unwrap();

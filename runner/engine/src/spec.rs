@@ -13,7 +13,7 @@ use protocol::UserIds;
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
-use crate::origin::Caller;
+use crate::origin::StartedBy;
 use crate::own_user::OwnUsers;
 use crate::phases::Phases;
 
@@ -25,7 +25,7 @@ pub const AGENT_IMAGE: &str = "sluice/agent";
 pub struct Request {
     pub command: Vec<String>,
     /// Who asks.
-    pub caller: Caller,
+    pub caller: StartedBy,
     pub tty: bool,
     /// There is no sandbox: the policy permits that, and somebody asked for it.
     pub no_sandbox: bool,
@@ -61,7 +61,7 @@ pub struct Request {
     /// Where the evidence of all runs is.
     pub runs: PathBuf,
     /// The files of the policy, by the names it knows them by.
-    pub files: BTreeMap<Arc<str>, Opened>,
+    pub files: BTreeMap<Arc<str>, ReadPolicyFile>,
     /// By whose word the policy is obeyed.
     pub approval: Approval,
     /// Policies in the project, whether the run is under them or not.
@@ -69,7 +69,7 @@ pub struct Request {
     /// The policy's secrets, and who says where they come from.
     pub secrets: Vec<SecretPlan>,
     /// Where names lead by the person's word, and whom else the gateway believes.
-    pub pins: Vec<Pin>,
+    pub pins: Vec<UpstreamPin>,
     pub trusted: Vec<TrustedRoot>,
     pub notes: Vec<String>,
 }
@@ -150,13 +150,16 @@ impl Request {
 }
 
 /// The directory of a file of the policy.
-pub fn directory_of(files: &BTreeMap<Arc<str>, Opened>, declared_in: &str) -> Option<PathBuf> {
+pub fn directory_of(
+    files: &BTreeMap<Arc<str>, ReadPolicyFile>,
+    declared_in: &str,
+) -> Option<PathBuf> {
     files.get(declared_in)?.path.parent().map(Path::to_owned)
 }
 
 /// A name that leads to an address by a person's word.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Pin {
+pub struct UpstreamPin {
     pub name: String,
     pub address: String,
 }
@@ -180,7 +183,7 @@ pub struct SecretPlan {
 
 /// A file of a policy, as it was when it was read.
 #[derive(Clone, Debug)]
-pub struct Opened {
+pub struct ReadPolicyFile {
     pub path: PathBuf,
     pub text: Arc<str>,
     /// The project's word, and not a person's own.

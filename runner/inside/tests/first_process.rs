@@ -17,8 +17,8 @@ use std::time::{Duration, Instant, SystemTime};
 use inside::passing::{frame, line, send_all};
 use inside::process_tree::ProcessStat;
 use protocol::init::{
-    CommandEnd, CommandSpec, InitArgs, InitCommand, InitMessage, InitRequest, Lifetime,
-    MAX_LINE_BYTES, Streams, TerminalSize,
+    CommandEnd, CommandSpec, InitArgs, InitCommand, InitMessage, InitRequest, MAX_LINE_BYTES,
+    SandboxLifetime, Streams, TerminalSize,
 };
 use protocol::spool::SpoolEvent;
 use tempfile::TempDir;
@@ -62,7 +62,7 @@ impl Sandbox {
         let home = tempfile::tempdir().unwrap();
         let socket = home.path().join("runner.sock");
         let host = UnixListener::bind(&socket).unwrap();
-        let lifetime = Lifetime::Until(SystemTime::now() + lives);
+        let lifetime = SandboxLifetime::Until(SystemTime::now() + lives);
         let args = InitArgs { socket, grace: GRACE, bounded: Vec::new(), lifetime };
         let unshare = Command::new(words[0])
             .args(&words[1..])

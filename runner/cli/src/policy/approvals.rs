@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use audit::Digest;
-use engine::spec::Opened;
+use engine::spec::ReadPolicyFile;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ use crate::console::Tone;
 pub(super) struct Content {
     /// The policy as it is found: a link stays a link here.
     pub(super) policy: PathBuf,
-    files: Vec<Opened>,
+    files: Vec<ReadPolicyFile>,
 }
 
 /// What is remembered of an approval.
@@ -96,7 +96,7 @@ pub(super) struct Approvals {
 }
 
 impl Content {
-    pub(super) fn of(policy: &Path, files: Vec<Opened>) -> Result<Self, anyhow::Error> {
+    pub(super) fn of(policy: &Path, files: Vec<ReadPolicyFile>) -> Result<Self, anyhow::Error> {
         let policy = found_at(policy)?;
         let mut files = files;
         files.sort_by(|one, other| one.path.cmp(&other.path));
@@ -129,7 +129,7 @@ impl Content {
         &'c self,
         approved: Option<&'c Approved>,
     ) -> Vec<(String, Option<&'c str>, Option<&'c str>)> {
-        let name = |file: &Opened| file.path.to_string_lossy().into_owned();
+        let name = |file: &ReadPolicyFile| file.path.to_string_lossy().into_owned();
         let before = approved.map_or(&[][..], |approved| &approved.files);
         let now = self.files.iter().map(|file| {
             let known = before.iter().find(|known| known.path == name(file));
@@ -161,7 +161,7 @@ impl Approvals {
 
     /// Remembers `content` as approved.
     pub(super) fn record(&self, content: &Content) -> Result<(), anyhow::Error> {
-        let file = |file: &Opened| ApprovedFile {
+        let file = |file: &ReadPolicyFile| ApprovedFile {
             path: file.path.to_string_lossy().into_owned(),
             text: file.text.to_string(),
         };
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     fn content(files: &[(&str, &str)]) -> Content {
-        let file = |(path, text): &(&str, &str)| Opened {
+        let file = |(path, text): &(&str, &str)| ReadPolicyFile {
             path: PathBuf::from(path),
             text: (*text).into(),
             is_projects: true,

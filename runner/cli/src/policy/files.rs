@@ -12,7 +12,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use engine::spec::Opened;
+use engine::spec::ReadPolicyFile;
 use files::printable::Printable;
 use policies::{
     Policy, Position, Problem, Problems, ProjectBounds, RegistryKind, RegistryUrl, Source, Sources,
@@ -32,7 +32,7 @@ pub(super) struct PolicyFiles<'f> {
     lookup: Lookup,
     whose: Whose<'f>,
     /// The files that were read, by the name people know them by.
-    opened: RefCell<BTreeMap<Arc<str>, Opened>>,
+    opened: RefCell<BTreeMap<Arc<str>, ReadPolicyFile>>,
 }
 
 /// Whose word a policy's files are, and what those of a project may grant.
@@ -94,7 +94,7 @@ impl<'f> PolicyFiles<'f> {
         match String::from_utf8(bytes) {
             Ok(text) => {
                 let text: Arc<str> = text.into();
-                let file = Opened { path, text: Arc::clone(&text), is_projects };
+                let file = ReadPolicyFile { path, text: Arc::clone(&text), is_projects };
                 opened.insert(Arc::clone(&name), file);
                 Ok(Source::new(name, text))
             }
@@ -103,7 +103,7 @@ impl<'f> PolicyFiles<'f> {
     }
 
     /// Every file that was read, and what was looked up for them.
-    pub(super) fn into_parts(self) -> (BTreeMap<Arc<str>, Opened>, Lookup) {
+    pub(super) fn into_parts(self) -> (BTreeMap<Arc<str>, ReadPolicyFile>, Lookup) {
         (self.opened.into_inner(), self.lookup)
     }
 

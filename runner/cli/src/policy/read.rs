@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use engine::spec::Opened;
+use engine::spec::ReadPolicyFile;
 use policies::{Policy, Problems};
 
 use super::FILE;
@@ -20,7 +20,7 @@ use crate::environment;
 use crate::exit::Failure;
 
 /// Files as they were when they were read.
-pub(crate) type FilesRead = BTreeMap<Arc<str>, Opened>;
+pub(crate) type FilesRead = BTreeMap<Arc<str>, ReadPolicyFile>;
 
 /// A policy, and what was looked up for it.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ fn read_on(machine: LookupScope, path: &Path, whose: Whose<'_>) -> Result<ReadFo
 
 impl ReadForRun {
     /// The files, without their names.
-    pub(super) fn opened(&self) -> Vec<Opened> {
+    pub(super) fn opened(&self) -> Vec<ReadPolicyFile> {
         self.files.values().cloned().collect()
     }
 }

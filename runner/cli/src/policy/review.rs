@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use engine::spec::Opened;
+use engine::spec::ReadPolicyFile;
 use policies::Policy;
 
 use super::FILE;
@@ -30,7 +30,7 @@ pub(super) struct Reviewed {
 /// The texts of a policy, and what they say.
 #[derive(Debug)]
 pub(super) struct ReviewedTexts {
-    pub(super) files: Vec<Opened>,
+    pub(super) files: Vec<ReadPolicyFile>,
     pub(super) policy: Policy,
 }
 
@@ -75,7 +75,7 @@ fn here() -> ProjectTree {
 }
 
 /// Only a file of this name is obeyed without being named.
-fn unapproved(path: &Path, files: Vec<Opened>) -> Option<String> {
+fn unapproved(path: &Path, files: Vec<ReadPolicyFile>) -> Option<String> {
     if path.file_name()? != FILE {
         return None;
     }

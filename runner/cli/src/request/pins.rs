@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use audit::Digest;
-use engine::spec::{Pin, TrustedRoot};
+use engine::spec::{TrustedRoot, UpstreamPin};
 use policies::{AddressClass, HostName, Policy};
 
 use crate::exit::Failure;
@@ -20,7 +20,7 @@ pub(super) fn check(
     pins: &[(String, String)],
     upstreams: &[SocketAddr],
     policy: &Policy,
-) -> Result<Vec<Pin>, Failure> {
+) -> Result<Vec<UpstreamPin>, Failure> {
     let refused: Vec<String> = pins
         .iter()
         .filter_map(|(name, address)| refusal(name, address, upstreams, policy))
@@ -28,8 +28,10 @@ pub(super) fn check(
     if !refused.is_empty() {
         return Err(Failure::Usage(refused.join("; ")));
     }
-    let pin =
-        |(name, address): &(String, String)| Pin { name: name.clone(), address: address.clone() };
+    let pin = |(name, address): &(String, String)| UpstreamPin {
+        name: name.clone(),
+        address: address.clone(),
+    };
     Ok(pins.iter().map(pin).collect())
 }
 
@@ -95,8 +97,9 @@ fn read_regular(file: &Path) -> std::io::Result<Vec<u8>> {
 const PEM: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
 /// What a person should see of it before the run.
-pub(super) fn notes(pins: &[Pin], trusted: &[TrustedRoot]) -> impl Iterator<Item = String> {
-    let pins = pins.iter().map(|Pin { name, address }| format!("{name} is pinned to {address}"));
+pub(super) fn notes(pins: &[UpstreamPin], trusted: &[TrustedRoot]) -> impl Iterator<Item = String> {
+    let pins =
+        pins.iter().map(|UpstreamPin { name, address }| format!("{name} is pinned to {address}"));
     let roots = trusted.iter().map(|root| {
         format!("the gateway also believes the authorities in {}", root.file.display())
     });

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 
 use engine::environment::Environment;
 use engine::phases::Phases;
-use engine::plan::{Caller, name_of};
+use engine::plan::{StartedBy, name_of};
 use engine::settings::Upstream;
-use engine::spec::{Approval, Pin, Request, ResolvedRun, SecretPlan, TrustedRoot, directory_of};
+use engine::spec::{
+    Approval, Request, ResolvedRun, SecretPlan, TrustedRoot, UpstreamPin, directory_of,
+};
 use engine::state_folder;
 use engine::workspace::owners::{Owners, owners};
 use policies::{Policy, ProcLimits, RunOverrides, Workspace};
@@ -55,7 +57,7 @@ impl RunFlags {
 
         let Steps { state, workspace, wanted, notes, .. } = steps;
         let request = Request {
-            caller: Caller::this(variables),
+            caller: StartedBy::this(variables),
             value_hashes,
             show: [&policy.fs.show[..], &self.show].concat(),
             pins,
@@ -234,7 +236,7 @@ impl<'s> Steps<'s> {
         &mut self,
         roots: &[PathBuf],
         policy: &Policy,
-    ) -> Result<(Vec<Pin>, Vec<TrustedRoot>), Failure> {
+    ) -> Result<(Vec<UpstreamPin>, Vec<TrustedRoot>), Failure> {
         let pins = pins::check(&self.flags.pins, &self.config.upstreams, policy)?;
         let trusted = pins::trusted(roots)?;
         self.notes.extend(pins::notes(&pins, &trusted));

@@ -15,7 +15,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use engine::first_process;
 use engine::outcome::{Outcome, Usage};
-use engine::session::commands::{Entry, Writing};
+use engine::session::commands::{CommandEntry, Writing};
 use engine::session::state::State;
 use files::archive::{self, ArchiveLimits, Moved};
 use files::printable::Printable;
@@ -144,7 +144,8 @@ fn copy(state: &State, direction: &CopyDirection, limits: &ArchiveLimits) -> any
     let link = first_process::run(&state.socket(), command, &given)?;
     drop((their_input, their_output, their_errors));
     let (output, errors) = (OwnedFd::from(output), OwnedFd::from(errors));
-    let entry = Entry::begin(&writing, words, None, false).context("cannot record the copy")?;
+    let entry =
+        CommandEntry::begin(&writing, words, None, false).context("cannot record the copy")?;
     let complaint = thread::spawn(move || said(File::from(errors)));
     let moved = match direction {
         CopyDirection::In { from, .. } => {

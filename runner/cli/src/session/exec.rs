@@ -11,7 +11,7 @@ use clap::Args;
 use engine::command;
 use engine::first_process::CallError;
 use engine::outcome::{Outcome, RunObservations, judge};
-use engine::session::commands::{Entry, Writing};
+use engine::session::commands::{CommandEntry, Writing};
 use engine::session::state::State;
 use engine::supervise::{Caller, OVERDUE_SLACK, OutputSink as _, Supervision, supervise};
 use policies::Span;
@@ -72,7 +72,7 @@ pub(crate) struct Shell {
 
 pub(crate) fn run(asked: &Exec, console: &mut Console) -> Result<Exit, Failure> {
     let ours = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    let wanted = Wanted {
+    let wanted = ExecRequest {
         words: asked.command.clone(),
         directory: asked.directory.clone(),
         environment: crate::request::environment(
@@ -91,7 +91,7 @@ pub(crate) fn run(asked: &Exec, console: &mut Console) -> Result<Exit, Failure> 
 pub(crate) fn shell(asked: &Shell, console: &mut Console) -> Result<Exit, Failure> {
     // Whatever the image has: one for people, else the one that is always there.
     let script = "command -v bash >/dev/null && exec bash -l; exec sh -l";
-    let wanted = Wanted {
+    let wanted = ExecRequest {
         words: ["sh", "-c", script].map(str::to_owned).to_vec(),
         directory: None,
         environment: Vec::new(),
@@ -102,7 +102,7 @@ pub(crate) fn shell(asked: &Shell, console: &mut Console) -> Result<Exit, Failur
 }
 
 /// A command, as it was meant.
-struct Wanted {
+struct ExecRequest {
     words: Vec<String>,
     directory: Option<String>,
     environment: Vec<(String, String)>,
@@ -110,7 +110,7 @@ struct Wanted {
     timeout: Option<Duration>,
 }
 
-fn carry_out(state: &State, wanted: Wanted, console: &mut Console) -> Result<Exit, Failure> {
+fn carry_out(state: &State, wanted: ExecRequest, console: &mut Console) -> Result<Exit, Failure> {
     let most = state.plan().limits.timeout;
     let timeout = wanted.timeout.unwrap_or(most);
     if timeout > most {
@@ -139,7 +139,7 @@ fn carry_out(state: &State, wanted: Wanted, console: &mut Console) -> Result<Exi
         ends_sandbox: false,
         outlives_client: false,
     };
-    let entry = Entry::begin(&writing, wanted.words, wanted.directory, wanted.tty);
+    let entry = CommandEntry::begin(&writing, wanted.words, wanted.directory, wanted.tty);
     let entry = entry.context("cannot record the command")?;
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build().context("cannot start the runtime")?;
@@ -187,7 +187,7 @@ async fn carry(
     command: CommandSpec,
     timeout: Duration,
     size: TerminalSize,
-    entry: &Entry,
+    entry: &CommandEntry,
     caller: &mut CallerOutput,
 ) -> Result<RunObservations, Uncarried> {
     let mut events = caller::listen();

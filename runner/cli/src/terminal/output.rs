@@ -10,7 +10,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::backend::{Chunk, Side};
+use engine::backend::{Chunk, OutputSide};
 use engine::supervise::OutputSink;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::time;
@@ -71,9 +71,9 @@ impl Lent {
 impl OutputSink for CallerOutput {
     async fn printed(&mut self, chunk: &Chunk, _: Duration) -> io::Result<()> {
         let Some(lent) = &mut self.lent else { return Ok(()) };
-        match if self.keep_stdout { Side::Err } else { chunk.to } {
-            Side::Err => write(lent.err.as_mut(), chunk, tokio::io::stderr()).await,
-            Side::Out => write(lent.out.as_mut(), chunk, tokio::io::stdout()).await,
+        match if self.keep_stdout { OutputSide::Err } else { chunk.to } {
+            OutputSide::Err => write(lent.err.as_mut(), chunk, tokio::io::stderr()).await,
+            OutputSide::Out => write(lent.out.as_mut(), chunk, tokio::io::stdout()).await,
         }
     }
 

@@ -8,7 +8,7 @@ use engine::plan::{Plan, RunId};
 use engine::record::Record;
 use engine::report::RunReport;
 use engine::run::{Starter, run, unsandboxed};
-use engine::spec::{Pin, ResolvedRun};
+use engine::spec::{ResolvedRun, UpstreamPin};
 use tokio::runtime::Runtime;
 
 use crate::caller;
@@ -80,7 +80,7 @@ async fn sandboxed(planned: &PlannedRun, console: &mut Console) -> anyhow::Resul
 /// believed.
 fn pinned_and_trusted(plan: &Plan) -> Vec<String> {
     let pins: Vec<String> =
-        plan.pins.iter().map(|Pin { name, address }| format!("{name}={address}")).collect();
+        plan.pins.iter().map(|UpstreamPin { name, address }| format!("{name}={address}")).collect();
     let roots: Vec<String> =
         plan.trusted.iter().map(|root| root.file.display().to_string()).collect();
     let mut said = Vec::new();

@@ -12,15 +12,18 @@ use crate::spec::BackendKind;
 
 /// A backend that answers.
 #[allow(missing_debug_implementations, reason = "a backend is a connection")]
-pub struct Opened {
+pub struct OpenedBackend {
     pub backend: Box<dyn Backend>,
     /// Why this one, where nobody chose it.
     pub why: Option<String>,
 }
 
 /// Opens the backend that is asked for.
-pub async fn open(kind: BackendKind, environment: &Environment) -> Result<Opened, BackendError> {
-    let chosen = |backend| Opened { backend, why: None };
+pub async fn open(
+    kind: BackendKind,
+    environment: &Environment,
+) -> Result<OpenedBackend, BackendError> {
+    let chosen = |backend| OpenedBackend { backend, why: None };
     match kind {
         BackendKind::Auto => auto(environment).await,
         BackendKind::Docker => {
@@ -35,9 +38,9 @@ pub async fn open(kind: BackendKind, environment: &Environment) -> Result<Opened
 
 /// An engine if one answers, since that is what its owner set up; else this
 /// machine itself.
-async fn auto(environment: &Environment) -> Result<Opened, BackendError> {
+async fn auto(environment: &Environment) -> Result<OpenedBackend, BackendError> {
     let no_engine = match Docker::connect(environment).await {
-        Ok(docker) => return Ok(Opened { backend: Box::new(docker), why: None }),
+        Ok(docker) => return Ok(OpenedBackend { backend: Box::new(docker), why: None }),
         Err(err) => err,
     };
     // Whoever names an engine means that one.
@@ -49,7 +52,7 @@ async fn auto(environment: &Environment) -> Result<Opened, BackendError> {
         true => match Podman::connect(environment).await {
             Ok(podman) => {
                 let why = "no Docker engine answers, so Podman makes the sandbox".to_owned();
-                return Ok(Opened { backend: Box::new(podman), why: Some(why) });
+                return Ok(OpenedBackend { backend: Box::new(podman), why: Some(why) });
             }
             Err(err) => Some(err),
         },
@@ -64,7 +67,7 @@ async fn auto(environment: &Environment) -> Result<Opened, BackendError> {
                     format!("no Docker engine answers, and not Podman: {:#}; {instead}", err.source)
                 }
             };
-            Ok(Opened { backend: Box::new(here), why: Some(why) })
+            Ok(OpenedBackend { backend: Box::new(here), why: Some(why) })
         }
         Err(BackendError { source, .. }) => Err(BackendError {
             source: no_engine.source.context(format!("namespaces do not work either: {source:#}")),

@@ -34,7 +34,7 @@ use crate::connector::Connector;
 use crate::link::PendingLink;
 use crate::plan::{Plan, RunId};
 use crate::resource::{Resource, RunResources};
-pub use choose::{Opened, all, open};
+pub use choose::{OpenedBackend, all, open};
 pub use content::{ContentFiles, GatewayContent, Masked, SandboxContent, WorkspaceMount};
 
 /// A place that can hold sandboxes.
@@ -80,13 +80,13 @@ pub trait Backend: Send + Sync {
         &self,
         plan: &Plan,
         content: &GatewayContent,
-    ) -> Result<Gateway, BackendError>;
+    ) -> Result<CreatedGateway, BackendError>;
 
     /// Starts it there. It ends with the returned handle, and with us.
     async fn start_gateway(
         &self,
         plan: &Plan,
-        gateway: Gateway,
+        gateway: CreatedGateway,
         network: &Network,
         settings: &ContentFiles,
     ) -> Result<GatewayHandle, BackendError>;
@@ -166,7 +166,7 @@ pub struct CreatedSandbox {
 
 /// A gateway that was made as far as it could be without its network.
 #[derive(Clone, Debug)]
-pub struct Gateway {
+pub struct CreatedGateway {
     pub name: String,
     pub content: GatewayContent,
 }
@@ -177,12 +177,12 @@ pub struct Network {
     pub name: String,
     pub gateway: Ipv4Addr,
     pub sandbox: Ipv4Addr,
-    pub listeners: Listeners,
+    pub listeners: ListenerSource,
 }
 
 /// How a gateway comes by its listening sockets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Listeners {
+pub enum ListenerSource {
     /// It opens them at its address.
     Own,
     /// They were opened in the sandbox's network, and it is handed them.
@@ -206,10 +206,10 @@ impl fmt::Debug for GatewayHandle {
 
 /// The last that a gateway said, and whether it is gone.
 #[derive(Clone, Debug, Default)]
-pub struct GatewayLog(Arc<(Mutex<Log>, Notify)>);
+pub struct GatewayLog(Arc<(Mutex<GatewayLogText>, Notify)>);
 
 #[derive(Debug, Default)]
-struct Log {
+struct GatewayLogText {
     text: String,
     gone: bool,
 }
@@ -258,12 +258,12 @@ const LOG_BYTES: usize = 64 * 1024;
 /// A piece of what a command printed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Chunk {
-    pub to: Side,
+    pub to: OutputSide,
     pub bytes: Bytes,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Side {
+pub enum OutputSide {
     Err,
     Out,
 }
@@ -307,13 +307,13 @@ pub const LONGEST_BEGINNING: Duration = Duration::from_secs(60);
 #[error("{backend}: cannot {step}")]
 pub struct BackendError {
     pub backend: &'static str,
-    pub step: Step,
+    pub step: BackendStep,
     #[source]
     pub source: anyhow::Error,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Step {
+pub enum BackendStep {
     #[error("build the image")]
     BuildImage,
     #[error("reach the engine")]

@@ -212,7 +212,7 @@ pub struct Recording<R> {
 
 /// Something that happened after `interval`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Event {
+pub struct TranscriptEvent {
     pub interval: Duration,
     pub what: What,
 }
@@ -250,9 +250,9 @@ impl<R: BufRead> Recording<R> {
     /// The next event. A line that did not end, or that says nothing we know,
     /// is where the recording ends or is passed over.
     #[expect(clippy::should_implement_trait, reason = "a loop that may fail is not an iterator")]
-    pub fn next(&mut self) -> io::Result<Option<Event>> {
+    pub fn next(&mut self) -> io::Result<Option<TranscriptEvent>> {
         while let Some(line) = line(&mut self.from)? {
-            if let Some(event) = Event::parse(&line) {
+            if let Some(event) = TranscriptEvent::parse(&line) {
                 return Ok(Some(event));
             }
         }
@@ -260,7 +260,7 @@ impl<R: BufRead> Recording<R> {
     }
 }
 
-impl Event {
+impl TranscriptEvent {
     fn parse(line: &[u8]) -> Option<Self> {
         let (seconds, code, data): (f64, String, String) = serde_json::from_slice(line).ok()?;
         let interval = Duration::try_from_secs_f64(seconds).ok()?;

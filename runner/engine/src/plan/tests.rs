@@ -14,7 +14,7 @@ const MACHINE: Machine = Machine { processors: 2, open_files: 20_000 };
 pub(crate) fn request() -> Request {
     Request {
         command: vec!["make".into(), "test".into()],
-        caller: Caller { user: "kim".into(), host: "workstation".into() },
+        caller: StartedBy { user: "kim".into(), host: "workstation".into() },
         tty: false,
         fail_on_denied: false,
         probe: false,

@@ -27,7 +27,7 @@ use tokio::{select, time};
 
 use super::Starter;
 use crate::abilities::{Abilities, Enforcement, UserOf};
-use crate::backend::{Chunk, Side};
+use crate::backend::{Chunk, OutputSide};
 use crate::command::{CommandEvent, RunningCommand};
 use crate::disk::Watch;
 use crate::evidence::RunFolder;
@@ -152,8 +152,8 @@ async fn carry_out(
 fn spawn(plan: &Plan) -> io::Result<RunningCommand> {
     let mut child = start(plan)?;
     let mut printed = [
-        (Side::Out, child.stdout.take().map(OwnedFd::from)),
-        (Side::Err, child.stderr.take().map(OwnedFd::from)),
+        (OutputSide::Out, child.stdout.take().map(OwnedFd::from)),
+        (OutputSide::Err, child.stderr.take().map(OwnedFd::from)),
     ]
     .map(|(side, from)| (side, from.and_then(|from| Receiver::from_owned_fd(from).ok())));
     let (tell, events) = mpsc::channel(PIECES_AT_ONCE);
@@ -177,8 +177,8 @@ fn spawn(plan: &Plan) -> io::Result<RunningCommand> {
         let [(_, out), (_, err)] = &mut printed;
         loop {
             let is_too_much = select! {
-                () = readable(out) => output.pass_on(Side::Out, out).await,
-                () = readable(err) => output.pass_on(Side::Err, err).await,
+                () = readable(out) => output.pass_on(OutputSide::Out, out).await,
+                () = readable(err) => output.pass_on(OutputSide::Err, err).await,
                 _ = &mut waiting => break,
                 Some(order) = ordered.recv() => {
                     match order {
@@ -244,7 +244,7 @@ struct Output<'o> {
 
 impl Output<'_> {
     /// Passes on a piece, if there is one; whether it is more than may be.
-    async fn pass_on(&mut self, to: Side, from: &mut Option<Receiver>) -> bool {
+    async fn pass_on(&mut self, to: OutputSide, from: &mut Option<Receiver>) -> bool {
         let Some(reading) = from else { return false };
         let mut buffer = vec![0; PIECE_BYTES];
         match reading.try_read(&mut buffer) {
@@ -266,7 +266,12 @@ impl Output<'_> {
     }
 
     /// Passes on so many bytes, or what there is of them.
-    async fn pass_on_all(&mut self, to: Side, from: &mut Option<Receiver>, bytes: u64) -> bool {
+    async fn pass_on_all(
+        &mut self,
+        to: OutputSide,
+        from: &mut Option<Receiver>,
+        bytes: u64,
+    ) -> bool {
         let mut is_too_much = false;
         for _ in 0..bytes.div_ceil(PIECE_BYTES as u64) {
             is_too_much |= self.pass_on(to, from).await;

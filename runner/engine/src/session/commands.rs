@@ -133,12 +133,12 @@ const LOCK: &str = "commands.lock";
 
 /// A command's folder in the evidence.
 #[derive(Debug)]
-pub struct Entry {
+pub struct CommandEntry {
     folder: File,
     pub record: CommandRecord,
 }
 
-impl Entry {
+impl CommandEntry {
     /// Takes the next number, which nobody else gets, and writes the command
     /// down.
     pub fn begin(
@@ -257,7 +257,8 @@ mod tests {
                 scope.spawn(move || {
                     let writing = Writing::among_others(home.path(), evidence).unwrap();
                     let entry =
-                        Entry::begin(&writing, vec![number.to_string()], None, false).unwrap();
+                        CommandEntry::begin(&writing, vec![number.to_string()], None, false)
+                            .unwrap();
                     entry.end(Outcome::Exited { code: 0 }, Usage::default()).unwrap();
                 });
             }
@@ -292,7 +293,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let evidence = RunFolder::create(&home.path().join("runs"), "r1").unwrap();
         let writing = Writing::among_others(home.path(), &evidence).unwrap();
-        let begin = |writing| Entry::begin(writing, vec!["true".to_owned()], None, false);
+        let begin = |writing| CommandEntry::begin(writing, vec!["true".to_owned()], None, false);
         let (hangs, other, third) =
             (begin(&writing).unwrap(), begin(&writing).unwrap(), begin(&writing).unwrap());
         let size = TerminalSize { columns: 80, rows: 24 };

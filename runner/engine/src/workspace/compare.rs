@@ -92,7 +92,7 @@ pub fn changes(
     }
     let upper = open(overlaid.upper, "upper")?;
     let lower = open(overlaid.project, "lower")?;
-    let mut walk = Walk {
+    let mut walk = CompareWalk {
         overlaid: *overlaid,
         started: overlaid.started.into(),
         limits: *limits,
@@ -129,7 +129,7 @@ fn open(path: &Path, layer: &'static str) -> Result<Directory, ChangesError> {
     })
 }
 
-struct Walk<'a> {
+struct CompareWalk<'a> {
     overlaid: Overlaid<'a>,
     started: Nanos,
     limits: ChangeLimits,
@@ -150,7 +150,7 @@ struct Shade {
     denied: bool,
 }
 
-impl Walk<'_> {
+impl CompareWalk<'_> {
     /// Compares a directory of the upper layer with the one below it, if any.
     fn directory(
         &mut self,

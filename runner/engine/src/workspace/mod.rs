@@ -39,7 +39,9 @@ pub use changes::{Change, Changes};
 pub use compare::{ChangeLimits, ChangesError, Overlaid, changes};
 pub use highlights::Highlight;
 pub use marks::Marks;
-pub use prepare::{Overlay, Place, PrepareError, Prepared, Project, RemappedMount, prepare};
+pub use prepare::{
+    Overlay, Place, PreparedWorkspace, Project, RemappedMount, WorkspaceError, prepare,
+};
 pub use survey::SurveyError;
 pub(crate) use survey::named_by;
 

@@ -7,7 +7,7 @@ use rustix::fs::FileType;
 
 use super::changes::{Node, Unhashed};
 use super::compare::ChangeLimits;
-use super::sparse::{Piece, Pieces};
+use super::sparse::{Pieces, SparsePiece};
 use crate::work_budget::{CutShort, WorkBudget};
 
 /// How much may still be read.
@@ -81,8 +81,8 @@ impl<'b> Reading<'b> {
         while let Some(piece) = pieces.next().map_err(|_| Unhashed::Unreadable)? {
             let length = piece.bytes().len() as u64;
             let left = match piece {
-                Piece::Data(_) => &mut self.data,
-                Piece::Hole(_) => &mut self.holes,
+                SparsePiece::Data(_) => &mut self.data,
+                SparsePiece::Hole(_) => &mut self.holes,
             };
             *left = left.checked_sub(length).ok_or(Unhashed::TooLarge)?;
             hasher.update(piece.bytes());

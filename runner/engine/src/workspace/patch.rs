@@ -90,12 +90,12 @@ struct Layers<'a> {
 }
 
 /// One side of a comparison, as git sees it.
-struct Side {
+struct PatchSide {
     mode: &'static str,
-    content: Content,
+    content: PatchContent,
 }
 
-enum Content {
+enum PatchContent {
     Binary,
     Text(Vec<u8>),
 }
@@ -122,16 +122,25 @@ impl Layers<'_> {
     }
 
     /// What a patch can hold of a node: nothing of a directory or a pipe.
-    fn side(&self, layer: &Directory, path: &TreePath, node: &Node, secret: bool) -> Option<Side> {
+    fn side(
+        &self,
+        layer: &Directory,
+        path: &TreePath,
+        node: &Node,
+        secret: bool,
+    ) -> Option<PatchSide> {
         match node {
             Node::Directory { .. } | Node::Special { .. } => None,
             Node::Link { target } => {
-                Some(Side { mode: "120000", content: Content::Text(target.0.clone()) })
+                Some(PatchSide { mode: "120000", content: PatchContent::Text(target.0.clone()) })
             }
             Node::File { mode, .. } => {
                 let mode = if mode & 0o100 == 0 { "100644" } else { "100755" };
                 let text = if secret { None } else { self.text(layer, path) };
-                Some(Side { mode, content: text.map_or(Content::Binary, Content::Text) })
+                Some(PatchSide {
+                    mode,
+                    content: text.map_or(PatchContent::Binary, PatchContent::Text),
+                })
             }
         }
     }
@@ -146,8 +155,8 @@ impl Layers<'_> {
     fn file(
         &self,
         path: &TreePath,
-        old: Option<Side>,
-        new: Option<Side>,
+        old: Option<PatchSide>,
+        new: Option<PatchSide>,
         out: &mut Vec<u8>,
     ) -> io::Result<Option<(u64, u64)>> {
         let (from, to) = (name(b"a/", path), name(b"b/", path));
@@ -161,14 +170,14 @@ impl Layers<'_> {
             }
             _ => {}
         }
-        let nothing = || Content::Text(Vec::new());
+        let nothing = || PatchContent::Text(Vec::new());
         let from = if old.is_some() { from } else { b"/dev/null".to_vec() };
         let to = if new.is_some() { to } else { b"/dev/null".to_vec() };
         let contents = (
             old.map_or_else(nothing, |side| side.content),
             new.map_or_else(nothing, |side| side.content),
         );
-        let (Content::Text(old), Content::Text(new)) = contents else {
+        let (PatchContent::Text(old), PatchContent::Text(new)) = contents else {
             put(out, &[b"Binary files ", &from, b" and ", &to, b" differ\n"]);
             return Ok(None);
         };
@@ -180,7 +189,7 @@ impl Layers<'_> {
     }
 }
 
-impl Side {
+impl PatchSide {
     fn is_link(&self) -> bool {
         self.mode == "120000"
     }

@@ -63,7 +63,7 @@ pub struct RemappedMount<'a> {
 
 /// A workspace that can be mounted.
 #[derive(Clone, Debug)]
-pub struct Prepared {
+pub struct PreparedWorkspace {
     /// The project, by its real path.
     pub root: PathBuf,
     /// The project as the sandbox is to see it: what is mounted is taken from
@@ -124,7 +124,7 @@ impl Overlay {
 
 /// Why a workspace cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum PrepareError {
+pub enum WorkspaceError {
     #[error("cannot {step} {}", path.display())]
     Disk { step: &'static str, path: PathBuf, source: io::Error },
     #[error(
@@ -140,14 +140,14 @@ pub enum PrepareError {
 
 /// Finds what to protect and to hide in `project`, and makes the directories
 /// the run needs under `scratch`.
-pub fn prepare(project: &Project<'_>, scratch: &Path) -> Result<Prepared, PrepareError> {
+pub fn prepare(project: &Project<'_>, scratch: &Path) -> Result<PreparedWorkspace, WorkspaceError> {
     let root = project.root.canonicalize().map_err(disk("find", project.root))?;
     let tree = Directory::open(&root).map_err(disk("open", &root))?;
     let Survey { mut protected, mut masked, hidden, shown, absent } = match project.mode {
         Workspace::None => Survey::default(),
         Workspace::Direct | Workspace::Overlay | Workspace::Readonly => {
             let Project { protect, deny, show, .. } = *project;
-            survey::survey(&tree, protect, deny, show, &survey::Limits::default())?
+            survey::survey(&tree, protect, deny, show, &survey::SurveyLimits::default())?
         }
     };
 
@@ -185,7 +185,7 @@ pub fn prepare(project: &Project<'_>, scratch: &Path) -> Result<Prepared, Prepar
     let source = match &project.shown {
         None => root.clone(),
         Some(RemappedMount { at, swap, environment }) => {
-            owners::show(&tree, at, swap, environment).map_err(PrepareError::Show)?;
+            owners::show(&tree, at, swap, environment).map_err(WorkspaceError::Show)?;
             at.to_path_buf()
         }
     };
@@ -193,7 +193,7 @@ pub fn prepare(project: &Project<'_>, scratch: &Path) -> Result<Prepared, Prepar
         Workspace::Overlay => Some(layers(project, &source, &tree, (&masked, &deny), scratch)?),
         Workspace::Direct | Workspace::None | Workspace::Readonly => None,
     };
-    Ok(Prepared {
+    Ok(PreparedWorkspace {
         root,
         source,
         overlay,
@@ -214,13 +214,13 @@ fn layers(
     tree: &Directory,
     (masked, deny): (&[Place], &[FileGlob]),
     scratch: &Path,
-) -> Result<Overlay, PrepareError> {
+) -> Result<Overlay, WorkspaceError> {
     let scratch = scratch.canonicalize().map_err(disk("find", scratch))?;
     // Separators of mount options. They can be escaped, but not for every
     // program between us and the kernel.
     for path in [source, &scratch] {
         if let Some(found) = path.to_string_lossy().chars().find(|c| ",:\\\"'".contains(*c)) {
-            return Err(PrepareError::Name { path: path.to_owned(), found });
+            return Err(WorkspaceError::Name { path: path.to_owned(), found });
         }
     }
     let (upper, work) = (scratch.join("upper"), scratch.join("work"));
@@ -264,7 +264,7 @@ fn ahead(deny: &[FileGlob], tree: &Directory) -> Vec<Place> {
     plainest.filter(is_to_come).map(|path| Place { path, directory: false }).collect()
 }
 
-fn private(dir: &Path) -> Result<(), PrepareError> {
+fn private(dir: &Path) -> Result<(), WorkspaceError> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(disk("create", dir))
 }
 
@@ -281,8 +281,8 @@ fn lock(dir: &Path) -> io::Result<()> {
     fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0o000))
 }
 
-fn disk(step: &'static str, path: &Path) -> impl Fn(io::Error) -> PrepareError {
-    move |source| PrepareError::Disk { step, path: path.to_owned(), source }
+fn disk(step: &'static str, path: &Path) -> impl Fn(io::Error) -> WorkspaceError {
+    move |source| WorkspaceError::Disk { step, path: path.to_owned(), source }
 }
 
 #[cfg(test)]
@@ -298,7 +298,7 @@ mod tests {
         project: &str,
         mode: Workspace,
         owner: Option<(u32, u32)>,
-    ) -> Result<Prepared, PrepareError> {
+    ) -> Result<PreparedWorkspace, WorkspaceError> {
         let root = home.join(project);
         fs::create_dir_all(root.join(".git")).unwrap();
         fs::write(root.join(".env"), "SECRET=1").unwrap();

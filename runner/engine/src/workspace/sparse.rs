@@ -13,13 +13,13 @@ use rustix::io::Errno;
 
 /// The next piece of a file.
 #[derive(Debug, Eq, PartialEq)]
-pub(crate) enum Piece<'b> {
+pub(crate) enum SparsePiece<'b> {
     Data(&'b [u8]),
     /// So many zeros that take no room, at most [`PIECE_BYTES`].
     Hole(&'b [u8]),
 }
 
-impl Piece<'_> {
+impl SparsePiece<'_> {
     /// The bytes that whoever reads the file gets.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
@@ -52,7 +52,7 @@ impl Pieces {
     }
 
     /// The next piece; nothing at the end, which comes early if the file shrank.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Piece<'_>>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<SparsePiece<'_>>> {
         if self.at >= self.end {
             return Ok(None);
         }
@@ -67,7 +67,7 @@ impl Pieces {
             usize::try_from(until.min(self.end) - self.at).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
         if is_hole {
             self.at += length as u64;
-            return Ok(Some(Piece::Hole(ZEROS.get(..length).unwrap_or_default())));
+            return Ok(Some(SparsePiece::Hole(ZEROS.get(..length).unwrap_or_default())));
         }
         let room = self.buffer.get_mut(..length).unwrap_or_default();
         let count = loop {
@@ -77,7 +77,7 @@ impl Pieces {
             }
         };
         self.at += count as u64;
-        Ok(self.buffer.get(..count).filter(|bytes| !bytes.is_empty()).map(Piece::Data))
+        Ok(self.buffer.get(..count).filter(|bytes| !bytes.is_empty()).map(SparsePiece::Data))
     }
 
     /// How much of the file is holes, as far as the first `most` of them say.
@@ -110,7 +110,7 @@ pub(crate) fn copy(
         check()?;
         hasher.update(piece.bytes());
         copied += piece.bytes().len() as u64;
-        ends_in_hole = matches!(piece, Piece::Hole(_));
+        ends_in_hole = matches!(piece, SparsePiece::Hole(_));
         if ends_in_hole {
             rustix::fs::seek(to, SeekFrom::Start(copied))?;
         } else {
@@ -161,7 +161,7 @@ mod tests {
         let (mut bytes, mut holes) = (Vec::new(), 0);
         while let Some(piece) = pieces.next().unwrap() {
             bytes.extend_from_slice(piece.bytes());
-            if let Piece::Hole(zeros) = &piece {
+            if let SparsePiece::Hole(zeros) = &piece {
                 holes += zeros.len() as u64;
             }
         }

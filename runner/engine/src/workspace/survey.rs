@@ -30,12 +30,12 @@ use super::secret_files::{self, Fate};
 
 /// How much of a project is looked at before we give up on it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct SurveyLimits {
     pub(super) entries: usize,
     pub(super) depth: usize,
 }
 
-impl Default for Limits {
+impl Default for SurveyLimits {
     fn default() -> Self {
         Self { entries: 4_000_000, depth: 200 }
     }
@@ -77,7 +77,7 @@ pub(super) fn survey(
     protect: &BTreeSet<RelativePath>,
     deny: &[FileGlob],
     show: &[FileGlob],
-    limits: &Limits,
+    limits: &SurveyLimits,
 ) -> Result<Survey, SurveyError> {
     let mut found = Survey::default();
     for named in protect {
@@ -86,12 +86,12 @@ pub(super) fn survey(
     let read = |source| SurveyError::Read { path: TreePath::ROOT, source };
     // Opened anew: a directory is read from where it was left.
     let root = tree.child(b".").map_err(read)?;
-    let walk = Walk {
+    let walk = SurveyWalk {
         deny: deny.iter().map(Pattern::new).collect(),
         show,
         limits: *limits,
         left: AtomicUsize::new(limits.entries),
-        work: Mutex::new(Work { found, ..Work::default() }),
+        work: Mutex::new(SurveyTask { found, ..SurveyTask::default() }),
         changed: Condvar::new(),
     };
     walk.directory(root, &TreePath::ROOT);
@@ -105,7 +105,7 @@ pub(super) fn survey(
             walk.together();
         }
     });
-    let Work { mut found, failed, .. } =
+    let SurveyTask { mut found, failed, .. } =
         walk.work.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, failed)) = failed {
         return Err(failed);
@@ -179,20 +179,20 @@ impl Survey {
     }
 }
 
-struct Walk<'a> {
+struct SurveyWalk<'a> {
     deny: Vec<Pattern<'a>>,
     /// What is not hidden although it may hold credentials.
     show: &'a [FileGlob],
-    limits: Limits,
+    limits: SurveyLimits,
     /// Names that may still be met.
     left: AtomicUsize,
-    work: Mutex<Work>,
+    work: Mutex<SurveyTask>,
     changed: Condvar,
 }
 
 /// What is still to be read, and what came of the rest.
 #[derive(Default)]
-struct Work {
+struct SurveyTask {
     /// The last first, so that few directories are open at once: those above
     /// what is being read.
     waiting: Vec<(Arc<Directory>, TreePath)>,
@@ -202,8 +202,8 @@ struct Work {
     failed: Option<(TreePath, SurveyError)>,
 }
 
-impl Walk<'_> {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Work> {
+impl SurveyWalk<'_> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, SurveyTask> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -397,8 +397,13 @@ mod tests {
     fn check(dir: &Path, protect: &[&str], deny: &[&str], expected: Expect) {
         let tree = Directory::open(dir).unwrap();
         let protect = protect.iter().map(|path| RelativePath::parse(path).unwrap()).collect();
-        let told = match survey(&tree, &protect, &globs(deny), &globs(&["**"]), &Limits::default())
-        {
+        let told = match survey(
+            &tree,
+            &protect,
+            &globs(deny),
+            &globs(&["**"]),
+            &SurveyLimits::default(),
+        ) {
             Err(err) => format!("{err}\n"),
             Ok(found) => {
                 let list = |title: &str, places: &[Place]| -> String {
@@ -511,13 +516,13 @@ mod tests {
     fn a_project_that_is_too_large_is_refused_not_half_protected() {
         let dir = project();
         let tree = Directory::open(dir.path()).unwrap();
-        let few = Limits { entries: 3, depth: 9 };
+        let few = SurveyLimits { entries: 3, depth: 9 };
         let err = survey(&tree, &BTreeSet::new(), &[], &[], &few).unwrap_err();
         assert_eq!(
             err.to_string(),
             "the project has more than 3 files; choose a smaller workspace"
         );
-        let flat = Limits { entries: 99, depth: 1 };
+        let flat = SurveyLimits { entries: 99, depth: 1 };
         let err = survey(&tree, &BTreeSet::new(), &[], &[], &flat).unwrap_err();
         assert!(matches!(err, SurveyError::Deep { .. }), "{err}");
     }

@@ -13,7 +13,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use super::Changes;
 use super::compare::{ChangeLimits, ChangesError, Overlaid, changes};
 use super::marks::Marks;
-use super::prepare::{Prepared, Project, prepare};
+use super::prepare::{PreparedWorkspace, Project, prepare};
 use crate::skip::skip;
 use crate::work_budget::WorkBudget;
 
@@ -22,7 +22,7 @@ const OVERLAY: &str = "the right to mount an overlay";
 /// A project with an overlay mounted over it.
 pub(crate) struct Mounted {
     pub(crate) home: tempfile::TempDir,
-    pub(crate) prepared: Prepared,
+    pub(crate) prepared: PreparedWorkspace,
     pub(crate) started: Timestamp,
     protect: std::collections::BTreeSet<RelativePath>,
     deny: Vec<FileGlob>,

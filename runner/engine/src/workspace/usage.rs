@@ -14,13 +14,13 @@ use files::tree::{Directory, FileStat, is_absent};
 
 /// What a tree takes.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Usage {
+pub struct DiskUsage {
     pub bytes: u64,
     /// Files, directories, links: names.
     pub files: u64,
 }
 
-impl Sub for Usage {
+impl Sub for DiskUsage {
     type Output = Self;
 
     /// Growth; shrinking is no growth.
@@ -35,7 +35,7 @@ impl Sub for Usage {
 /// What was found, and what could not be looked at.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Measured {
-    pub usage: Usage,
+    pub usage: DiskUsage,
     /// A directory is shut to us; there may be anything in it.
     pub shut: bool,
     /// The tree branches deeper than we follow.
@@ -44,13 +44,13 @@ pub struct Measured {
 
 impl Measured {
     /// Whether there is more than `most`.
-    pub fn exceeds(&self, most: &Usage) -> bool {
+    pub fn exceeds(&self, most: &DiskUsage) -> bool {
         self.usage.bytes > most.bytes || self.usage.files > most.files
     }
 }
 
 /// Adds up what is below `root`, until it is more than `most`.
-pub fn measure(root: &Directory, most: &Usage) -> io::Result<Measured> {
+pub fn measure(root: &Directory, most: &DiskUsage) -> io::Result<Measured> {
     let mut measured = Measured::default();
     let mut linked = HashSet::new();
     let mut branches = 0_usize;
@@ -83,7 +83,7 @@ const BRANCHES: usize = 1000;
 
 fn look_through(
     directory: &Rc<Directory>,
-    most: &Usage,
+    most: &DiskUsage,
     measured: &mut Measured,
     linked: &mut HashSet<(u64, u64)>,
     left: &mut Vec<(Rc<Directory>, Vec<u8>)>,
@@ -143,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    const ENOUGH: Usage = Usage { bytes: 1 << 40, files: 1 << 30 };
+    const ENOUGH: DiskUsage = DiskUsage { bytes: 1 << 40, files: 1 << 30 };
 
     fn opened(dir: &tempfile::TempDir) -> Directory {
         Directory::open(dir.path()).unwrap()
@@ -177,7 +177,7 @@ mod tests {
         for number in 0..500 {
             fs::write(dir.path().join(number.to_string()), "").unwrap();
         }
-        let few = Usage { files: 100, ..ENOUGH };
+        let few = DiskUsage { files: 100, ..ENOUGH };
         let found = measure(&opened(&dir), &few).unwrap();
         assert!(found.exceeds(&few));
         assert!(found.usage.files < 110, "{found:?}");

@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::exit;
 use std::thread;
 
-use protocol::init::{InitArgs, InitCommand, InitMessage, Lifetime};
+use protocol::init::{InitArgs, InitCommand, InitMessage, SandboxLifetime};
 use rustix::process::{DumpableBehavior, getpid, set_dumpable_behavior};
 
 use super::server::SessionServer;
@@ -38,13 +38,13 @@ pub fn start(args: InitArgs) -> i32 {
     let server = SessionServer::new(args.grace, args.bounded);
     match args.lifetime {
         // Our threads come first: a command may leave no room for them.
-        Lifetime::Attached => {
+        SandboxLifetime::Attached => {
             let server = server.clone();
             if thread::Builder::new().spawn(move || end_with(host, &server)).is_err() {
                 return REFUSED;
             }
         }
-        Lifetime::Until(until) => {
+        SandboxLifetime::Until(until) => {
             // Whoever started us is not needed any more.
             drop(host);
             let server = server.clone();
@@ -88,7 +88,7 @@ mod tests {
         let socket = home.path().join("runner.sock");
         let host = UnixListener::bind(&socket).unwrap();
         host.set_nonblocking(true).unwrap();
-        let lifetime = Lifetime::Attached;
+        let lifetime = SandboxLifetime::Attached;
         let args = InitArgs { socket, grace: Duration::ZERO, bounded: Vec::new(), lifetime };
         // Whoever got past it would wait for the host's word.
         let started = thread::spawn(move || start(args));

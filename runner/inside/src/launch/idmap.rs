@@ -57,13 +57,13 @@ impl Swap {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {step}")]
 pub struct IdmapError {
-    step: Step,
+    step: IdMapStep,
     #[source]
     source: io::Error,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Step {
+enum IdMapStep {
     Attach,
     Copy,
     Enter,
@@ -71,7 +71,7 @@ enum Step {
     Show,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for IdMapStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Attach => "attach the copy",
@@ -90,7 +90,7 @@ pub fn detached(directory: impl AsFd, swap: &Swap) -> Result<OwnedFd, IdmapError
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH;
-    let tree = open_tree(directory, "", flags).map_err(failed(Step::Copy))?;
+    let tree = open_tree(directory, "", flags).map_err(failed(IdMapStep::Copy))?;
     let wanted = libc::mount_attr {
         attr_set: libc::MOUNT_ATTR_IDMAP,
         attr_clr: 0,
@@ -110,25 +110,25 @@ pub fn detached(directory: impl AsFd, swap: &Swap) -> Result<OwnedFd, IdmapError
             mem::size_of::<libc::mount_attr>(),
         )
     };
-    if done == 0 { Ok(tree) } else { Err(failed(Step::Show)(io::Error::last_os_error())) }
+    if done == 0 { Ok(tree) } else { Err(failed(IdMapStep::Show)(io::Error::last_os_error())) }
 }
 
 /// Attaches a copy to the directory `at`, where it stays until it is unmounted.
 pub fn attach(tree: impl AsFd, at: &Path) -> Result<(), IdmapError> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    move_mount(tree, "", CWD, at, flags).map_err(failed(Step::Attach))
+    move_mount(tree, "", CWD, at, flags).map_err(failed(IdMapStep::Attach))
 }
 
 /// A user namespace that holds the mapping.
 fn namespace(swap: &Swap) -> Result<File, IdmapError> {
-    let entered = Entered::new().map_err(failed(Step::Enter))?;
+    let entered = Entered::new().map_err(failed(IdMapStep::Enter))?;
     let process = format!("/proc/{}", entered.child.as_raw_pid());
     let write = |file: &str, map: String| {
-        fs::write(format!("{process}/{file}"), map).map_err(failed(Step::Map))
+        fs::write(format!("{process}/{file}"), map).map_err(failed(IdMapStep::Map))
     };
     write("uid_map", map(swap.disk.uid, swap.shown.uid))?;
     write("gid_map", map(swap.disk.gid, swap.shown.gid))?;
-    File::open(format!("{process}/ns/user")).map_err(failed(Step::Map))
+    File::open(format!("{process}/ns/user")).map_err(failed(IdMapStep::Map))
 }
 
 /// The lines of a mapping: who is on disk, who that is outside, how many.
@@ -210,7 +210,7 @@ fn enter(say: c_int, wait: c_int, hold: c_int) -> ! {
     }
 }
 
-fn failed<E: Into<io::Error>>(step: Step) -> impl FnOnce(E) -> IdmapError {
+fn failed<E: Into<io::Error>>(step: IdMapStep) -> impl FnOnce(E) -> IdmapError {
     move |source| IdmapError { step, source: source.into() }
 }
 

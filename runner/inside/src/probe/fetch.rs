@@ -31,12 +31,12 @@ pub enum Way {
 
 /// What came back.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Answer {
+pub struct FetchAnswer {
     pub status: u16,
     pub body: String,
 }
 
-impl Answer {
+impl FetchAnswer {
     /// Whether a gateway of ours said no, in the words it says that with.
     pub fn is_refusal(&self) -> bool {
         (400..500).contains(&self.status)
@@ -77,9 +77,10 @@ pub fn main(arguments: &[String]) -> ExitCode {
 }
 
 /// Gets `url`.
-pub fn fetch(url: &str, way: Way) -> io::Result<Answer> {
-    let target = Target::parse(url).ok_or_else(|| wrong("not a URL this client understands"))?;
-    let Target { tls, host, port, path } = &target;
+pub fn fetch(url: &str, way: Way) -> io::Result<FetchAnswer> {
+    let target =
+        FetchTarget::parse(url).ok_or_else(|| wrong("not a URL this client understands"))?;
+    let FetchTarget { tls, host, port, path } = &target;
     let proxy = match way {
         Way::Direct => None,
         Way::Proxy => proxy(*tls),
@@ -124,7 +125,7 @@ pub fn connect(at: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// Asks a proxy for a tunnel; anything but 200 is its answer.
-pub fn open_tunnel(stream: &mut TcpStream, wanted: &str) -> io::Result<Answer> {
+pub fn open_tunnel(stream: &mut TcpStream, wanted: &str) -> io::Result<FetchAnswer> {
     let request = format!("CONNECT {wanted} HTTP/1.1\r\nHost: {wanted}\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     // Byte by byte: what follows the head is not ours to read.
@@ -142,7 +143,7 @@ pub fn open_tunnel(stream: &mut TcpStream, wanted: &str) -> io::Result<Answer> {
     if status != 200 {
         drop(stream.take(MAX_BODY_BYTES).read_to_string(&mut body));
     }
-    Ok(Answer { status, body })
+    Ok(FetchAnswer { status, body })
 }
 
 /// One request on a connection that ends with it.
@@ -150,7 +151,7 @@ pub fn exchange(
     stream: &mut (impl Read + Write),
     authority: &str,
     asked: &str,
-) -> io::Result<Answer> {
+) -> io::Result<FetchAnswer> {
     // In one piece: whoever answers the first and hangs up resets the rest. And
     // whoever answered has been reached, even if it did not hear us out.
     let request = format!(
@@ -166,7 +167,7 @@ pub fn exchange(
             let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
             let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
             let body = if chunked { unchunked(body) } else { body.to_owned() };
-            Ok(Answer { status, body })
+            Ok(FetchAnswer { status, body })
         }
         (None, read) => {
             sent.and(read)?;
@@ -225,14 +226,14 @@ const BUNDLES: [&str; 2] = ["/etc/sluice/ca/bundle.pem", "/etc/ssl/certs/ca-cert
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 const MAX_BODY_BYTES: u64 = 1 << 20;
 
-struct Target {
+struct FetchTarget {
     tls: bool,
     host: String,
     port: u16,
     path: String,
 }
 
-impl Target {
+impl FetchTarget {
     fn parse(url: &str) -> Option<Self> {
         let (tls, rest) = match url.strip_prefix("https://") {
             Some(rest) => (true, rest),
@@ -275,7 +276,7 @@ mod tests {
     #[test]
     fn a_url_is_taken_apart() {
         let parts =
-            |url| Target::parse(url).map(|t| (t.tls, t.host.clone(), t.port, t.path.clone()));
+            |url| FetchTarget::parse(url).map(|t| (t.tls, t.host.clone(), t.port, t.path.clone()));
         assert_eq!(parts("https://a.example"), Some((true, "a.example".into(), 443, "/".into())));
         assert_eq!(
             parts("http://[2001:db8::1]:81/x"),

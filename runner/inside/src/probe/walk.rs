@@ -14,7 +14,7 @@ use super::fetch::{Way, fetch};
 
 /// One thing that was done.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Step {
+pub struct WalkStep {
     pub name: Name,
     /// What was done, as a person would write it.
     pub did: String,
@@ -49,7 +49,7 @@ impl StepResult {
     }
 }
 
-impl Step {
+impl WalkStep {
     fn new(name: Name, did: String, ended: io::Result<String>) -> Self {
         let (got, result) = match ended {
             Ok(got) => (got, StepResult::Done),
@@ -84,7 +84,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
             Err(_) => (None, None),
         };
         let ended = answer.map(|answer| brief(&answer.body));
-        Step { status, code, ..Step::new(name, did, ended) }
+        WalkStep { status, code, ..WalkStep::new(name, did, ended) }
     };
     let steps = [
         get(Name::Allowed, allowed, Way::Proxy),
@@ -105,31 +105,31 @@ pub fn main(arguments: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn read(name: Name, path: &str) -> Step {
+fn read(name: Name, path: &str) -> WalkStep {
     let read = fs::read_to_string(path).map(|text| brief(&text));
-    Step::new(name, format!("read {path}"), read)
+    WalkStep::new(name, format!("read {path}"), read)
 }
 
-fn write(name: Name, path: &str, text: &str) -> Step {
+fn write(name: Name, path: &str, text: &str) -> WalkStep {
     let added = fs::OpenOptions::new()
         .append(true)
         .open(path)
         .and_then(|mut file| file.write_all(text.as_bytes()));
     let written = added.map(|()| "written".to_owned());
-    Step::new(name, format!("add a line to {path}"), written)
+    WalkStep::new(name, format!("add a line to {path}"), written)
 }
 
-fn make(name: Name, path: &str) -> Step {
+fn make(name: Name, path: &str) -> WalkStep {
     let made = fs::File::create_new(path).map(|_| "made".to_owned());
-    Step::new(name, format!("make a file {path}"), made)
+    WalkStep::new(name, format!("make a file {path}"), made)
 }
 
-fn processes() -> Step {
+fn processes() -> WalkStep {
     let is_number = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let count = entries.filter(|entry| is_number(&entry.file_name().to_string_lossy())).count();
     let did = "count every process in sight".to_owned();
-    Step::new(Name::HostProcesses, did, Ok(count.to_string()))
+    WalkStep::new(Name::HostProcesses, did, Ok(count.to_string()))
 }
 
 /// A refusal says what it is in one field; everything else in its first line.

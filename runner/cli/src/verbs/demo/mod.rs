@@ -13,7 +13,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use engine::backend::{Backend, Enforcement};
 use files::printable::{Printable, PrintableLine};
-use inside::probe::walk::{Name, Step, StepResult};
+use inside::probe::walk::{Name, StepResult, WalkStep};
 use serde::Serialize;
 use serde_json::{Value, json};
 use standin::Standin;
@@ -82,7 +82,7 @@ impl Demonstration<'_> {
         self.title(&format!("A sandbox on {}, and a policy with one rule", backend.name()))?;
         self.quote(POLICY)?;
         let ran = walk(&invocation, &policy, &standin, &secret).await?;
-        let steps: Vec<Step> = ran.lines();
+        let steps: Vec<WalkStep> = ran.lines();
         if ran.code != 0 || steps.is_empty() {
             bail!("the sandbox did not run (code {}): {}", ran.code, ran.why());
         }
@@ -158,7 +158,7 @@ impl Demonstration<'_> {
     }
 
     /// One step: what was done, what came of it, and whether that is right.
-    fn step(&mut self, step: &Step) -> anyhow::Result<()> {
+    fn step(&mut self, step: &WalkStep) -> anyhow::Result<()> {
         let status = step.status.map(|status| format!("{status} ")).unwrap_or_default();
         self.line(&format!("   {}", Printable(&step.did)))?;
         let got = self.console.toned(Tone::Faint, format_args!("{status}{}", Printable(&step.got)));
@@ -209,7 +209,7 @@ fn belongs_to_somebody(paths: &[&Path]) -> anyhow::Result<()> {
 const BEFORE: &str = "Notes of the project.\n";
 const STEPS: usize = 8;
 
-fn is_as_it_should_be(step: &Step) -> bool {
+fn is_as_it_should_be(step: &WalkStep) -> bool {
     match step.name {
         Name::Allowed => step.status == Some(200),
         Name::Refused | Name::PastTheProxy => {
@@ -226,7 +226,7 @@ fn is_as_it_should_be(step: &Step) -> bool {
     }
 }
 
-fn meaning(step: &Step) -> &'static str {
+fn meaning(step: &WalkStep) -> &'static str {
     match step.name {
         Name::Allowed => "the policy allows it, and it works",
         Name::Refused => "no rule allows it; the program is told why, and nothing left",

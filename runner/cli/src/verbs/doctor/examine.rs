@@ -7,7 +7,7 @@ use engine::backend::{Abilities, Backend, Enforcement};
 use engine::isolation::Finding;
 use engine::plan::RunId;
 use engine::spec::BackendKind;
-use inside::probe::attack::{Attempt, Outcome, Targets, own_addresses};
+use inside::probe::attack::{AttackOutcome, Attempt, Targets, own_addresses};
 use inside::probe::tools::Row;
 use serde::Serialize;
 use tokio::task;
@@ -74,7 +74,7 @@ impl Sandboxed {
         !self.isolation.is_empty()
             && self.isolation.iter().all(|finding| finding.holds)
             && self.leaks.len() == LEAKS.len()
-            && self.leaks.iter().all(|attempt| attempt.result != Outcome::Broken)
+            && self.leaks.iter().all(|attempt| attempt.result != AttackOutcome::Broken)
             && !self.tools.is_empty()
             && self.tools.iter().all(|row| row.works)
     }

@@ -13,7 +13,7 @@ use clap::Args;
 use engine::backend;
 use engine::spec::BackendKind;
 use files::printable::Printable;
-use inside::probe::attack::Outcome;
+use inside::probe::attack::AttackOutcome;
 use inside::probe::fetch::Way;
 use serde::Serialize;
 
@@ -130,7 +130,7 @@ fn sandboxed(inside: &Sandboxed, console: &mut Console) -> Result<(), Failure> {
         }
     }
     for attempt in &inside.leaks {
-        let broken = attempt.result == Outcome::Broken;
+        let broken = attempt.result == AttackOutcome::Broken;
         let mark = if broken { Mark::Bad } else { Mark::Good };
         line(console, mark, &attempt.tried, &format!("{}: {}", attempt.result, attempt.detail))?;
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::backend::{Abilities, Enforcement};
 use inside::probe::attack::bombs::Bomb;
-use inside::probe::attack::{Attempt, Verdict};
+use inside::probe::attack::{AttackVerdict, Attempt};
 use tokio::task::JoinSet;
 
 use crate::self_invoke::{Ran, SelfInvocation, probe};
@@ -90,9 +90,9 @@ impl Expected {
         Ok(Attempt::new("H6", &name, self.tried, self.judge(&ran, abilities)))
     }
 
-    fn judge(&self, ran: &Ran, abilities: &Abilities) -> Verdict {
+    fn judge(&self, ran: &Ran, abilities: &Abilities) -> AttackVerdict {
         if ran.outcome() == Some(self.ends) {
-            return Verdict::Held(format!("ended: {}", self.ends));
+            return AttackVerdict::Held(format!("ended: {}", self.ends));
         }
         // A limit that nobody can keep must keep the run from starting.
         let missing = match self.ends {
@@ -102,11 +102,11 @@ impl Expected {
         };
         match (missing, ran.code) {
             (Enforcement::Unavailable { why } | Enforcement::Watched { why }, 2 | 125) => {
-                Verdict::Refused(format!("the limit cannot be kept here: {why}"))
+                AttackVerdict::Refused(format!("the limit cannot be kept here: {why}"))
             }
             _ => {
                 let outcome = ran.outcome().unwrap_or("no outcome");
-                Verdict::Broken(format!(
+                AttackVerdict::Broken(format!(
                     "ended: {outcome} with code {}, wanted: {}; {}",
                     ran.code,
                     self.ends,

@@ -24,7 +24,7 @@ use anyhow::bail;
 use clap::Args;
 use engine::backend::{Abilities, Backend, Enforcement, UserOf};
 use engine::plan::RunId;
-use inside::probe::attack::{self, Attempt, Outcome, Targets, Verdict, pools};
+use inside::probe::attack::{self, AttackOutcome, AttackVerdict, Attempt, Targets, pools};
 use standin::Standin;
 use tokio::task;
 
@@ -153,7 +153,7 @@ fn told(ran: &Ran) -> Vec<Attempt> {
     let mut attempts: Vec<Attempt> = ran.lines();
     let heard: BTreeSet<String> = attempts.iter().map(|attempt| attempt.name.clone()).collect();
     for attack in attack::all().filter(|attack| !heard.contains(attack.name)) {
-        let verdict = Verdict::Broken("nothing was heard of it any more".to_owned());
+        let verdict = AttackVerdict::Broken("nothing was heard of it any more".to_owned());
         attempts.push(Attempt::new(attack.id, attack.name, attack.tried, verdict));
     }
     attempts
@@ -170,19 +170,19 @@ fn promised(attempt: Attempt, abilities: &Abilities) -> Attempt {
         pools::TERMINALS => None,
         _ => return attempt,
     };
-    if attempt.result != Outcome::Broken {
+    if attempt.result != AttackOutcome::Broken {
         return attempt;
     }
     match of_its_user.unwrap_or(&abilities.terminals) {
         Enforcement::Unavailable { why } | Enforcement::Watched { why } => {
             let detail = format!("not promised here, and so it is: {}; {why}", attempt.detail);
-            Attempt { result: Outcome::Untried, detail, ..attempt }
+            Attempt { result: AttackOutcome::Untried, detail, ..attempt }
         }
         Enforcement::Enforced
             if of_its_user.is_some() && !outside && abilities.user != UserOf::Caller =>
         {
             let detail = format!("{}, and nobody else is that user", attempt.detail);
-            Attempt { result: Outcome::Held, detail, ..attempt }
+            Attempt { result: AttackOutcome::Held, detail, ..attempt }
         }
         Enforcement::Enforced => attempt,
     }
@@ -190,8 +190,8 @@ fn promised(attempt: Attempt, abilities: &Abilities) -> Attempt {
 
 fn awake(canaries: &Canaries) -> Attempt {
     let verdict = match canaries.are_awake() {
-        true => Verdict::Held("they heard a visit of our own".to_owned()),
-        false => Verdict::Broken("they would not hear anybody".to_owned()),
+        true => AttackVerdict::Held("they heard a visit of our own".to_owned()),
+        false => AttackVerdict::Broken("they would not hear anybody".to_owned()),
     };
     Attempt::new("C0", "canaries", "the canaries on the host can hear", verdict)
 }
@@ -205,8 +205,10 @@ fn seen_outside(
     token: &str,
 ) -> Vec<Attempt> {
     let visits = match canaries.visits() {
-        0 => Verdict::Held("nobody came".to_owned()),
-        count => Verdict::Broken(format!("{count} visits: {}", canaries.visitors().join("; "))),
+        0 => AttackVerdict::Held("nobody came".to_owned()),
+        count => {
+            AttackVerdict::Broken(format!("{count} visits: {}", canaries.visitors().join("; ")))
+        }
     };
     let asked = standin.requests();
     let strange: Vec<_> = asked
@@ -215,9 +217,11 @@ fn seen_outside(
         .map(|seen| format!("{:?} {}", seen.host, seen.path))
         .collect();
     let upstream = match (strange.as_slice(), asked.len()) {
-        ([], 2) => Verdict::Held("two requests, both of them allowed".to_owned()),
-        ([], count) => Verdict::Broken(format!("{count} requests came, and two were allowed")),
-        (strange, _) => Verdict::Broken(strange.join("; ")),
+        ([], 2) => AttackVerdict::Held("two requests, both of them allowed".to_owned()),
+        ([], count) => {
+            AttackVerdict::Broken(format!("{count} requests came, and two were allowed"))
+        }
+        (strange, _) => AttackVerdict::Broken(strange.join("; ")),
     };
     vec![
         Attempt::new("D8", "canaries-outside", "what the host's own services saw", visits),
@@ -233,12 +237,12 @@ fn recorded(ran: &Ran) -> Attempt {
     let log = ran.evidence.as_ref().map(|folder| folder.join("audit.jsonl"));
     let text = log.and_then(|path| std::fs::read_to_string(path).ok());
     let verdict = match text {
-        None => Verdict::Broken("the run has no audit log".to_owned()),
+        None => AttackVerdict::Broken("the run has no audit log".to_owned()),
         Some(text) => {
             let missing: Vec<_> = wanted.into_iter().filter(|host| !text.contains(host)).collect();
             match missing.is_empty() {
-                true => Verdict::Held(format!("{} records", text.lines().count())),
-                false => Verdict::Broken(format!("no record names {}", missing.join(", "))),
+                true => AttackVerdict::Held(format!("{} records", text.lines().count())),
+                false => AttackVerdict::Broken(format!("no record names {}", missing.join(", "))),
             }
         }
     };
@@ -249,8 +253,8 @@ fn recorded(ran: &Ran) -> Attempt {
 /// and crashing at the same time.
 async fn left_over(backend: &dyn Backend, runs: &[RunId]) -> Attempt {
     let verdict = match backend.found().await {
-        Err(err) => Verdict::Untried(err.to_string()),
-        Ok(_) if runs.is_empty() => Verdict::Broken("no run is known".to_owned()),
+        Err(err) => AttackVerdict::Untried(err.to_string()),
+        Ok(_) if runs.is_empty() => AttackVerdict::Broken("no run is known".to_owned()),
         Ok(found) => {
             let left: Vec<_> = found
                 .iter()
@@ -258,8 +262,8 @@ async fn left_over(backend: &dyn Backend, runs: &[RunId]) -> Attempt {
                 .map(|found| found.resource.to_string())
                 .collect();
             match left.is_empty() {
-                true => Verdict::Held(format!("nothing, of {} runs", runs.len())),
-                false => Verdict::Broken(left.join(", ")),
+                true => AttackVerdict::Held(format!("nothing, of {} runs", runs.len())),
+                false => AttackVerdict::Broken(left.join(", ")),
             }
         }
     };
@@ -268,7 +272,7 @@ async fn left_over(backend: &dyn Backend, runs: &[RunId]) -> Attempt {
 
 impl Scorecard {
     /// Whether one attempt, by its name, came out as `result`.
-    pub fn has(&self, name: &str, result: Outcome) -> bool {
+    pub fn has(&self, name: &str, result: AttackOutcome) -> bool {
         self.attempts.iter().any(|attempt| attempt.name == name && attempt.result == result)
     }
 }

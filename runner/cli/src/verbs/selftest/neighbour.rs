@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use inside::probe::attack::pools::{ASKED, MISSED};
-use inside::probe::attack::{Attempt, Verdict};
+use inside::probe::attack::{AttackVerdict, Attempt};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::self_invoke::{SelfInvocation, probe};
@@ -69,8 +69,8 @@ impl Neighbour {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let visits: Vec<_> = said.iter().filter(|line| !line.starts_with(MISSED)).collect();
         let verdict = match visits.as_slice() {
-            [] => Verdict::Held("nobody came".to_owned()),
-            visits => Verdict::Broken(format!("{visits:?}")),
+            [] => AttackVerdict::Held("nobody came".to_owned()),
+            visits => AttackVerdict::Broken(format!("{visits:?}")),
         };
         Attempt::new("D8", "neighbour-outside", "what another sandbox saw", verdict)
     }
@@ -80,8 +80,8 @@ impl Neighbour {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let verdict = |pool: &str| match said.iter().any(|line| *line == format!("{MISSED}{pool}"))
         {
-            true => Verdict::Broken("missed".to_owned()),
-            false => Verdict::Held("it missed none".to_owned()),
+            true => AttackVerdict::Broken("missed".to_owned()),
+            false => AttackVerdict::Held("it missed none".to_owned()),
         };
         let attempt = |pool: &str| {
             let tried = "what another sandbox could still have meanwhile";
@@ -95,9 +95,9 @@ impl Neighbour {
     pub(super) fn lived(&self) -> Attempt {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         let verdict = match child.try_wait() {
-            Ok(None) => Verdict::Held("it still runs".to_owned()),
-            Ok(Some(status)) => Verdict::Broken(format!("it ended: {status}")),
-            Err(err) => Verdict::Untried(err.to_string()),
+            Ok(None) => AttackVerdict::Held("it still runs".to_owned()),
+            Ok(Some(status)) => AttackVerdict::Broken(format!("it ended: {status}")),
+            Err(err) => AttackVerdict::Untried(err.to_string()),
         };
         Attempt::new("H6", "neighbour-lives", "another sandbox, through all of this", verdict)
     }

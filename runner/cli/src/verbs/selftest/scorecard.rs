@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use files::printable::Printable;
-use inside::probe::attack::{Attempt, Outcome};
+use inside::probe::attack::{AttackOutcome, Attempt};
 use serde::Serialize;
 
 use crate::console::{Console, Tone};
@@ -30,10 +30,10 @@ impl Scorecard {
         Self {
             backend: backend.to_owned(),
             seconds,
-            held: count(Outcome::Held),
-            broken: count(Outcome::Broken),
-            refused: count(Outcome::Refused),
-            untried: count(Outcome::Untried),
+            held: count(AttackOutcome::Held),
+            broken: count(AttackOutcome::Broken),
+            refused: count(AttackOutcome::Refused),
+            untried: count(AttackOutcome::Untried),
             attempts,
         }
     }
@@ -51,23 +51,23 @@ impl Scorecard {
         for attempts in families.values() {
             let Some(id) = attempts.first().map(|attempt| attempt.id.as_str()) else { continue };
             let count = |result| attempts.iter().filter(|row| row.result == result).count();
-            let broken = count(Outcome::Broken);
+            let broken = count(AttackOutcome::Broken);
             let tone = if broken > 0 { Tone::Bad } else { Tone::Good };
             let word = console.toned(tone, format_args!("{broken:>7}"));
             console.line(format_args!(
                 "{id:<8} {:>5} {word} {:>8} {:>8}  {}",
-                count(Outcome::Held),
-                count(Outcome::Refused),
-                count(Outcome::Untried),
+                count(AttackOutcome::Held),
+                count(AttackOutcome::Refused),
+                count(AttackOutcome::Untried),
                 family(id)
             ))?;
         }
-        let shown = |attempt: &&Attempt| all || attempt.result != Outcome::Held;
+        let shown = |attempt: &&Attempt| all || attempt.result != AttackOutcome::Held;
         for attempt in self.attempts.iter().filter(shown) {
             let tone = match attempt.result {
-                Outcome::Broken => Tone::Bad,
-                Outcome::Held => Tone::Good,
-                Outcome::Refused | Outcome::Untried => Tone::Warn,
+                AttackOutcome::Broken => Tone::Bad,
+                AttackOutcome::Held => Tone::Good,
+                AttackOutcome::Refused | AttackOutcome::Untried => Tone::Warn,
             };
             let result = console.toned(tone, attempt.result);
             console.line(format_args!(
@@ -108,14 +108,14 @@ impl Scorecard {
                 escaped(backend)
             ));
             match attempt.result {
-                Outcome::Broken => {
+                AttackOutcome::Broken => {
                     line(format_args!("    <failure message=\"{detail}\">tried: {tried}</failure>"))
                 }
-                Outcome::Refused | Outcome::Untried => {
+                AttackOutcome::Refused | AttackOutcome::Untried => {
                     let result = attempt.result;
                     line(format_args!("    <skipped message=\"{result}: {detail}\"/>"));
                 }
-                Outcome::Held => {
+                AttackOutcome::Held => {
                     line(format_args!("    <system-out>tried: {tried}; {detail}</system-out>"));
                 }
             }
@@ -175,7 +175,7 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use inside::probe::attack::Verdict;
+    use inside::probe::attack::AttackVerdict;
 
     fn card() -> Scorecard {
         let row = |id, name, verdict| Attempt::new(id, name, "tried <it>", verdict);
@@ -183,10 +183,10 @@ mod tests {
             "docker",
             7,
             vec![
-                row("H10", "b", Verdict::Held("EPERM".into())),
-                row("H2", "a", Verdict::Broken("\"it\" & more\u{1b}".into())),
-                row("D1", "c", Verdict::Untried("no target".into())),
-                row("H6", "d", Verdict::Refused("no controller".into())),
+                row("H10", "b", AttackVerdict::Held("EPERM".into())),
+                row("H2", "a", AttackVerdict::Broken("\"it\" & more\u{1b}".into())),
+                row("D1", "c", AttackVerdict::Untried("no target".into())),
+                row("H6", "d", AttackVerdict::Refused("no controller".into())),
             ],
         )
     }

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use inside::probe::attack::pools::{ASKED, ask};
-use inside::probe::attack::{Attempt, Verdict};
+use inside::probe::attack::{AttackVerdict, Attempt};
 use rustix::process::Uid;
 use rustix::thread::set_thread_res_uid;
 
@@ -61,15 +61,17 @@ impl Witness {
         let asked = self.asked.load(Ordering::Relaxed);
         let missed = self.asking.join().ok().filter(|_| asked > 0);
         let verdict = |pool| match &missed {
-            None => Verdict::Broken("nobody looked".to_owned()),
+            None => AttackVerdict::Broken("nobody looked".to_owned()),
             Some(missed) if missed.contains(&pool) => match sandbox {
                 Some(other) if PER_USER.contains(&pool) && other != u64::from(self.user) => {
                     let user = self.user;
-                    Verdict::Untried(format!("user {user} has none left; the sandbox was {other}"))
+                    AttackVerdict::Untried(format!(
+                        "user {user} has none left; the sandbox was {other}"
+                    ))
                 }
-                Some(_) | None => Verdict::Broken("missed".to_owned()),
+                Some(_) | None => AttackVerdict::Broken("missed".to_owned()),
             },
-            Some(_) => Verdict::Held(format!("asked {asked} times")),
+            Some(_) => AttackVerdict::Held(format!("asked {asked} times")),
         };
         let attempt = |pool: &str, verdict| {
             let name = format!("{pool}-outside");
@@ -88,7 +90,7 @@ const BETWEEN: Duration = Duration::from_millis(5);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use inside::probe::attack::Outcome;
+    use inside::probe::attack::AttackOutcome;
 
     #[test]
     fn a_witness_that_has_looked_says_so() {
@@ -98,7 +100,7 @@ mod tests {
         }
         let found = witness.found(None);
         assert_eq!(found.len(), ASKED.len());
-        assert!(found.iter().all(|found| found.result != Outcome::Untried), "{found:?}");
+        assert!(found.iter().all(|found| found.result != AttackOutcome::Untried), "{found:?}");
     }
 
     #[test]
@@ -111,7 +113,7 @@ mod tests {
             witness.asking = thread::spawn(|| vec!["aio", "inotify"]);
             witness.found(sandbox).iter().map(|found| found.result).collect::<Vec<_>>()
         };
-        use Outcome::{Broken, Held, Untried};
+        use AttackOutcome::{Broken, Held, Untried};
         assert_eq!(told(Some(1000)), [Broken, Broken, Held, Held]);
         assert_eq!(told(None), [Broken, Broken, Held, Held]);
         // What the machine has one number of is anybody's to take.

@@ -10,7 +10,7 @@ use bollard::models::{Ipam, IpamConfig, NetworkCreateRequest};
 use super::labels::{MANAGED_BY, US};
 use super::{Docker, broken, failed};
 use crate::backend::engine::refusal::{is_network_there, is_subnet_taken};
-use crate::backend::{BackendError, Step};
+use crate::backend::{BackendError, BackendStep};
 
 pub(super) const NAME: &str = "sluice-egress";
 
@@ -24,22 +24,22 @@ pub(super) async fn ensure(docker: &Docker) -> Result<(), BackendError> {
             Ok(_) => return Ok(()),
             Err(err) if is_network_there(&err) => return Ok(()),
             Err(err) if is_subnet_taken(&err) => {}
-            Err(err) => return Err(broken(Step::MakeNetwork, err)),
+            Err(err) => return Err(broken(BackendStep::MakeNetwork, err)),
         }
     }
     let why = "no subnet of 198.19.240.0/20 is free for the network of the gateways";
-    Err(broken(Step::MakeNetwork, anyhow::anyhow!(why)))
+    Err(broken(BackendStep::MakeNetwork, anyhow::anyhow!(why)))
 }
 
 /// Where gateways see this machine: the address of their network's bridge.
 pub(super) async fn host(docker: &Docker) -> Result<IpAddr, BackendError> {
     ensure(docker).await?;
     let found = docker.engine.api.inspect_network(NAME, None).await;
-    let found = found.map_err(failed(Step::MakeNetwork))?;
+    let found = found.map_err(failed(BackendStep::MakeNetwork))?;
     let subnets = found.ipam.and_then(|ipam| ipam.config).unwrap_or_default();
     let address = subnets.iter().find_map(|subnet| first_host(subnet.subnet.as_deref()?));
     address.map(IpAddr::V4).ok_or_else(|| {
-        broken(Step::MakeNetwork, anyhow::anyhow!("the network {NAME} has no subnet"))
+        broken(BackendStep::MakeNetwork, anyhow::anyhow!("the network {NAME} has no subnet"))
     })
 }
 

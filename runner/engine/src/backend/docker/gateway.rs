@@ -8,10 +8,10 @@ use bollard::models::{
 use bollard::query_parameters::CreateContainerOptionsBuilder;
 use inside::seccomp;
 
-use super::labels::{Names, labels};
+use super::labels::{RunNames, labels};
 use super::sandbox::map;
 use super::{Docker, broken, containers, egress, failed, status};
-use crate::backend::{BackendError, GatewayContent, GatewayHandle, Network, Step};
+use crate::backend::{BackendError, BackendStep, GatewayContent, GatewayHandle, Network};
 use crate::image;
 use crate::plan::Plan;
 
@@ -22,12 +22,12 @@ pub(super) async fn create(
     plan: &Plan,
     content: &GatewayContent,
 ) -> Result<(), BackendError> {
-    let names = Names::of(&plan.run);
+    let names = RunNames::of(&plan.run);
     let made = docker.engine.local(&plan.run).make_gateway_folders(content);
     made.map_err(docker.engine.unwritten())?;
     let api = &docker.engine.api;
     let mut image = image::gateway::name(&content.program, &docker.engine.environment)
-        .map_err(|err| broken(Step::BuildImage, err))?;
+        .map_err(|err| broken(BackendStep::BuildImage, err))?;
     // That it is there is what is usual, and asking would be one more question.
     let options = || Some(CreateContainerOptionsBuilder::new().name(&names.gateway).build());
     let made =
@@ -35,12 +35,12 @@ pub(super) async fn create(
     if made.as_ref().err().and_then(status) == Some(404) {
         image = image::gateway::ensure(api, &content.program, "")
             .await
-            .map_err(|err| broken(Step::BuildImage, err))?;
+            .map_err(|err| broken(BackendStep::BuildImage, err))?;
         api.create_container(options(), container(docker, plan, content, image))
             .await
-            .map_err(failed(Step::StartGateway))?;
+            .map_err(failed(BackendStep::StartGateway))?;
     } else {
-        made.map_err(failed(Step::StartGateway))?;
+        made.map_err(failed(BackendStep::StartGateway))?;
     }
     Ok(())
 }
@@ -68,7 +68,7 @@ pub(super) async fn start(
         .api
         .connect_network(&network.name, inner)
         .await
-        .map_err(failed(Step::StartGateway))?;
+        .map_err(failed(BackendStep::StartGateway))?;
 
     containers::start_gateway(&docker.engine, plan, name).await
 }

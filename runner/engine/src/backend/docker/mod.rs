@@ -18,15 +18,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bollard::errors::Error;
 
-use super::engine::labels::Names;
+use super::engine::labels::RunNames;
 use super::engine::{
     Engine, container_env, containers, in_its_words, labels, shared_terminals, stats, status,
     subnet, sweep,
 };
 use super::{
-    Abilities, Backend, BackendError, ContentFiles, CreatedSandbox, Ended, Enforcement, Gateway,
-    GatewayContent, GatewayHandle, LabelledResource, Network, Provenance, Sandbox, SandboxContent,
-    Stats, Step, UserOf, shared_inotify, shared_pipes,
+    Abilities, Backend, BackendError, BackendStep, ContentFiles, CreatedGateway, CreatedSandbox,
+    Ended, Enforcement, GatewayContent, GatewayHandle, LabelledResource, Network, Provenance,
+    Sandbox, SandboxContent, Stats, UserOf, shared_inotify, shared_pipes,
 };
 use crate::connector::Connector;
 use crate::environment::Environment;
@@ -45,17 +45,17 @@ pub struct Docker {
 impl Docker {
     /// Reaches the engine that `DOCKER_HOST` names, else the one at the usual socket.
     pub async fn connect(environment: &Environment) -> Result<Self, BackendError> {
-        let unreachable = |why| broken(Step::Connect, why);
+        let unreachable = |why| broken(BackendStep::Connect, why);
         let socket = reach::socket(environment).map_err(unreachable)?;
         reach::knock(&socket).map_err(unreachable)?;
         let socket = socket.display().to_string();
         let api = bollard::Docker::connect_with_unix(&socket, 120, bollard::API_DEFAULT_VERSION)
-            .map_err(failed(Step::Connect))?;
+            .map_err(failed(BackendStep::Connect))?;
         // The engine speaks an older version than we know; ask which.
         let api = api.negotiate_version().await.map_err(|err| {
             let advice =
                 format!("what listens at {socket} does not answer as a Docker engine does");
-            broken(Step::Connect, anyhow::Error::new(err).context(advice))
+            broken(BackendStep::Connect, anyhow::Error::new(err).context(advice))
         })?;
         // A busy engine makes networks one after the other.
         let api = api.with_timeout(REQUEST_TIMEOUT);
@@ -95,7 +95,7 @@ impl Backend for Docker {
         let Engine { api, environment, .. } = &self.engine;
         let build =
             async { agent::build(api, name, agent::config(environment)?, environment).await };
-        build.await.map_err(|err| broken(Step::BuildImage, err))
+        build.await.map_err(|err| broken(BackendStep::BuildImage, err))
     }
 
     async fn host(&self) -> Result<IpAddr, BackendError> {
@@ -122,7 +122,7 @@ impl Backend for Docker {
     }
 
     fn resources(&self, plan: &Plan) -> RunResources {
-        Names::of(&plan.run).resources(plan)
+        RunNames::of(&plan.run).resources(plan)
     }
 
     async fn make_network(&self, plan: &Plan) -> Result<Network, BackendError> {
@@ -136,16 +136,16 @@ impl Backend for Docker {
         &self,
         plan: &Plan,
         content: &GatewayContent,
-    ) -> Result<Gateway, BackendError> {
+    ) -> Result<CreatedGateway, BackendError> {
         egress::ensure(self).await?;
         gateway::create(self, plan, content).await?;
-        Ok(Gateway { name: Names::of(&plan.run).gateway, content: content.clone() })
+        Ok(CreatedGateway { name: RunNames::of(&plan.run).gateway, content: content.clone() })
     }
 
     async fn start_gateway(
         &self,
         plan: &Plan,
-        gateway: Gateway,
+        gateway: CreatedGateway,
         network: &Network,
         settings: &ContentFiles,
     ) -> Result<GatewayHandle, BackendError> {
@@ -219,10 +219,10 @@ const NAME: &str = "docker";
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// An error of the engine's, and what it kept us from.
-fn failed(step: Step) -> impl FnOnce(Error) -> BackendError {
+fn failed(step: BackendStep) -> impl FnOnce(Error) -> BackendError {
     move |err| broken(step, err)
 }
 
-fn broken(step: Step, why: impl Into<anyhow::Error>) -> BackendError {
+fn broken(step: BackendStep, why: impl Into<anyhow::Error>) -> BackendError {
     BackendError { backend: NAME, step, source: in_its_words(why.into()) }
 }

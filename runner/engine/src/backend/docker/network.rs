@@ -8,16 +8,16 @@ use std::collections::HashMap;
 
 use bollard::models::{Ipam, IpamConfig, NetworkCreateRequest};
 
-use super::labels::{Names, labels};
+use super::labels::{RunNames, labels};
 use super::subnet::Subnet;
 use super::{Docker, broken};
 use crate::backend::engine::refusal::is_subnet_taken;
-use crate::backend::{BackendError, Listeners, Network, Step};
+use crate::backend::{BackendError, BackendStep, ListenerSource, Network};
 use crate::plan::RunId;
 
 /// Makes the network of `run` on the first subnet that is free.
 pub(super) async fn make(docker: &Docker, run: &RunId) -> Result<Network, BackendError> {
-    let names = Names::of(run);
+    let names = RunNames::of(run);
     for subnet in Subnet::candidates(run).take(TRIES) {
         match docker.engine.api.create_network(wanted(docker, &names, run, subnet)).await {
             Ok(_) => {
@@ -25,20 +25,20 @@ pub(super) async fn make(docker: &Docker, run: &RunId) -> Result<Network, Backen
                     name: names.network,
                     gateway: subnet.gateway(),
                     sandbox: subnet.sandbox(),
-                    listeners: Listeners::Own,
+                    listeners: ListenerSource::Own,
                 });
             }
             Err(err) if is_subnet_taken(&err) => {}
-            Err(err) => return Err(broken(Step::MakeNetwork, err)),
+            Err(err) => return Err(broken(BackendStep::MakeNetwork, err)),
         }
     }
     Err(broken(
-        Step::MakeNetwork,
+        BackendStep::MakeNetwork,
         anyhow::anyhow!("{TRIES} subnets are taken; `sluice sweep` removes what crashed runs left"),
     ))
 }
 
-fn wanted(docker: &Docker, names: &Names, run: &RunId, subnet: Subnet) -> NetworkCreateRequest {
+fn wanted(docker: &Docker, names: &RunNames, run: &RunId, subnet: Subnet) -> NetworkCreateRequest {
     let options = [
         ("com.docker.network.bridge.inhibit_ipv4", "true"),
         ("com.docker.network.bridge.enable_ip_masquerade", "false"),

@@ -17,9 +17,9 @@ use inside::launch::privileges;
 use inside::seccomp;
 
 use super::container_env::{Bind, INIT, MASKED, READ_ONLY, SHARED_MEMORY, binds, init_args};
-use super::labels::{Names, labels};
+use super::labels::{RunNames, labels};
 use super::{Docker, broken, failed, status, users};
-use crate::backend::{BackendError, Network, Sandbox, SandboxContent, Step, WorkspaceMount};
+use crate::backend::{BackendError, BackendStep, Network, Sandbox, SandboxContent, WorkspaceMount};
 use crate::plan::{Plan, TmpfsPlan, UserIds, files_in};
 
 /// Builds the sandbox of `plan`, which does not run yet.
@@ -29,7 +29,7 @@ pub(super) async fn create(
     inside: &SandboxContent,
     network: Option<&Network>,
 ) -> Result<Sandbox, BackendError> {
-    let names = Names::of(&plan.run);
+    let names = RunNames::of(&plan.run);
     if let WorkspaceMount::Overlay { options } = &inside.workspace {
         let driver = [("type", "overlay"), ("device", "overlay"), ("o", options)];
         let volume = VolumeCreateRequest {
@@ -39,7 +39,7 @@ pub(super) async fn create(
             labels: Some(labels(&plan.run, &docker.engine.environment)),
             ..VolumeCreateRequest::default()
         };
-        docker.engine.api.create_volume(volume).await.map_err(failed(Step::MakeVolume))?;
+        docker.engine.api.create_volume(volume).await.map_err(failed(BackendStep::MakeVolume))?;
     }
     let mut wanted = container(docker, plan, inside, network, &names);
     let passwd = docker.engine.local(&plan.run).path("passwd");
@@ -55,9 +55,9 @@ pub(super) async fn create(
             let image = &plan.image;
             let advice =
                 format!("there is no image `{image}`; `sluice image build` makes the usual one");
-            return broken(Step::FindImage, anyhow::Error::new(err).context(advice));
+            return broken(BackendStep::FindImage, anyhow::Error::new(err).context(advice));
         }
-        broken(Step::Create, err)
+        broken(BackendStep::Create, err)
     })?;
     Ok(Sandbox { name: names.sandbox })
 }
@@ -67,7 +67,7 @@ fn container(
     plan: &Plan,
     inside: &SandboxContent,
     network: Option<&Network>,
-    names: &Names,
+    names: &RunNames,
 ) -> ContainerCreateBody {
     let mut environment: Vec<String> =
         plan.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -109,7 +109,7 @@ fn host_config(
     plan: &Plan,
     inside: &SandboxContent,
     network: Option<&Network>,
-    names: &Names,
+    names: &RunNames,
 ) -> HostConfig {
     let limits = &plan.limits;
     HostConfig {
@@ -169,7 +169,7 @@ fn host_config(
     }
 }
 
-fn mounts(docker: &Docker, plan: &Plan, inside: &SandboxContent, names: &Names) -> Vec<Mount> {
+fn mounts(docker: &Docker, plan: &Plan, inside: &SandboxContent, names: &RunNames) -> Vec<Mount> {
     let local = docker.engine.local(&plan.run);
     let mut mounts: Vec<Mount> = binds(plan, inside, &local).iter().map(bind).collect();
     if let WorkspaceMount::Overlay { .. } = inside.workspace {

@@ -20,9 +20,9 @@ use bollard::query_parameters::{
 use futures_util::TryStreamExt as _;
 use tar::{Archive, EntryType};
 
-use super::labels::{Names, labels};
+use super::labels::{RunNames, labels};
 use super::{Docker, broken, failed, status};
-use crate::backend::{BackendError, Step};
+use crate::backend::{BackendError, BackendStep};
 use crate::environment::Environment;
 use crate::plan::{Plan, UserIds};
 use crate::public_file;
@@ -47,7 +47,7 @@ pub(super) async fn write(docker: &Docker, plan: &Plan, at: &Path) -> Result<boo
         return Ok(false);
     }
     let written = public_file::write(at, with(&theirs, plan.user).as_bytes());
-    written.map_err(|err| broken(Step::Create, err))?;
+    written.map_err(|err| broken(BackendStep::Create, err))?;
     Ok(true)
 }
 
@@ -74,7 +74,7 @@ fn with(theirs: &str, user: UserIds) -> String {
 /// `/etc/passwd` of the image; empty where there is none.
 async fn look(docker: &Docker, plan: &Plan) -> Result<String, BackendError> {
     let api = &docker.engine.api;
-    let name = format!("{}-users", Names::of(&plan.run).sandbox);
+    let name = format!("{}-users", RunNames::of(&plan.run).sandbox);
     let wanted = ContainerCreateBody {
         image: Some(plan.image.clone()),
         // It never starts, and an image may name none.
@@ -87,7 +87,7 @@ async fn look(docker: &Docker, plan: &Plan) -> Result<String, BackendError> {
         ..ContainerCreateBody::default()
     };
     let options = CreateContainerOptionsBuilder::new().name(&name).build();
-    api.create_container(Some(options), wanted).await.map_err(failed(Step::Create))?;
+    api.create_container(Some(options), wanted).await.map_err(failed(BackendStep::Create))?;
     let options = DownloadFromContainerOptionsBuilder::new().path("/etc/passwd").build();
     let found = api.download_from_container(&name, Some(options));
     let found = found
@@ -101,11 +101,11 @@ async fn look(docker: &Docker, plan: &Plan) -> Result<String, BackendError> {
     let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
     let removed = api.remove_container(&name, Some(options)).await;
     let text = match found {
-        Ok(bytes) => text(&bytes).map_err(|err| broken(Step::Create, err))?,
+        Ok(bytes) => text(&bytes).map_err(|err| broken(BackendStep::Create, err))?,
         Err(err) if status(&err) == Some(404) => String::new(),
-        Err(err) => return Err(failed(Step::Create)(err)),
+        Err(err) => return Err(failed(BackendStep::Create)(err)),
     };
-    removed.map_err(failed(Step::Remove))?;
+    removed.map_err(failed(BackendStep::Remove))?;
     Ok(text)
 }
 

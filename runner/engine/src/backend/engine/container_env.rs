@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use protocol::init::{InitArgs, Lifetime};
+use protocol::init::{InitArgs, SandboxLifetime};
 
 use crate::backend::local::LocalFiles;
 use crate::backend::{SandboxContent, WorkspaceMount};
@@ -56,8 +56,8 @@ pub(in crate::backend) fn init_args(plan: &Plan) -> Vec<String> {
         grace: plan.limits.grace,
         bounded: places.map(str::to_owned).collect(),
         lifetime: match &plan.session {
-            Some(session) => Lifetime::Until(session.until.into()),
-            None => Lifetime::Attached,
+            Some(session) => SandboxLifetime::Until(session.until.into()),
+            None => SandboxLifetime::Attached,
         },
     };
     vec![serde_json::to_string(&args).expect("plain data")]

@@ -7,7 +7,7 @@ use bollard::query_parameters::{
 use futures_util::StreamExt as _;
 
 use super::{Engine, status};
-use crate::backend::{BackendError, Ended, GatewayHandle, GatewayLog, Sandbox, Step};
+use crate::backend::{BackendError, BackendStep, Ended, GatewayHandle, GatewayLog, Sandbox};
 use crate::link::PendingLink;
 use crate::plan::Plan;
 
@@ -20,7 +20,7 @@ pub(in crate::backend) async fn start(
         .api
         .start_container(&sandbox.name, None::<StartContainerOptions>)
         .await
-        .map_err(engine.failed(Step::Start))
+        .map_err(engine.failed(BackendStep::Start))
 }
 
 /// Makes what a sandbox mounts besides its content, and the way to its first process.
@@ -55,12 +55,12 @@ pub(in crate::backend) async fn start_gateway(
         .api
         .attach_container(name, Some(options))
         .await
-        .map_err(engine.failed(Step::StartGateway))?;
+        .map_err(engine.failed(BackendStep::StartGateway))?;
     engine
         .api
         .start_container(name, None::<StartContainerOptions>)
         .await
-        .map_err(engine.failed(Step::StartGateway))?;
+        .map_err(engine.failed(BackendStep::StartGateway))?;
     let log = GatewayLog::default();
     let (mut said, listener) = (attached.output, log.clone());
     tokio::spawn(async move {
@@ -80,7 +80,9 @@ pub(in crate::backend) async fn kill(
 ) -> Result<(), BackendError> {
     let options = KillContainerOptionsBuilder::new().signal("KILL").build();
     match engine.api.kill_container(&sandbox.name, Some(options)).await {
-        Err(err) if !matches!(status(&err), Some(404 | 409)) => Err(engine.broken(Step::Kill, err)),
+        Err(err) if !matches!(status(&err), Some(404 | 409)) => {
+            Err(engine.broken(BackendStep::Kill, err))
+        }
         Ok(()) | Err(_) => Ok(()),
     }
 }
@@ -96,14 +98,14 @@ pub(in crate::backend) async fn ended(
     while let Some(answer) = waiting.next().await {
         match answer {
             Ok(_) | Err(bollard::errors::Error::DockerContainerWaitError { .. }) => {}
-            Err(err) => return Err(engine.broken(Step::Wait, err)),
+            Err(err) => return Err(engine.broken(BackendStep::Wait, err)),
         }
     }
     let found = engine
         .api
         .inspect_container(&sandbox.name, None::<InspectContainerOptions>)
         .await
-        .map_err(engine.failed(Step::Wait))?;
+        .map_err(engine.failed(BackendStep::Wait))?;
     let state = found.state.unwrap_or_default();
     Ok(Ended {
         code: state.exit_code.unwrap_or(-1),

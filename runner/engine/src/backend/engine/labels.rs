@@ -17,7 +17,7 @@ pub(in crate::backend) const US: &str = "sluice";
 
 /// The names of everything one run makes.
 #[derive(Clone, Debug)]
-pub(in crate::backend) struct Names {
+pub(in crate::backend) struct RunNames {
     pub(in crate::backend) gateway: String,
     pub(in crate::backend) network: String,
     /// A network device's; those have 15 bytes at most.
@@ -26,7 +26,7 @@ pub(in crate::backend) struct Names {
     pub(in crate::backend) volume: String,
 }
 
-impl Names {
+impl RunNames {
     pub(in crate::backend) fn of(run: &RunId) -> Self {
         Self {
             gateway: format!("sluice-{run}-gateway"),
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_bridges_name_fits_into_a_network_device() {
-        let names = Names::of(&RunId::now());
+        let names = RunNames::of(&RunId::now());
         assert!(names.bridge.len() <= 15, "{}", names.bridge);
     }
 }

@@ -17,7 +17,7 @@ use std::io;
 use bollard::errors::Error;
 
 use super::local::LocalFiles;
-use super::{BackendError, Enforcement, Step};
+use super::{BackendError, BackendStep, Enforcement};
 use crate::environment::Environment;
 use crate::plan::RunId;
 pub(super) use refusal::status;
@@ -40,16 +40,16 @@ impl Engine {
     /// What could not be written there.
     pub(super) fn unwritten(&self) -> impl FnOnce(io::Error) -> BackendError + use<> {
         let backend = self.name;
-        move |err| BackendError { backend, step: Step::WriteFiles, source: err.into() }
+        move |err| BackendError { backend, step: BackendStep::WriteFiles, source: err.into() }
     }
 
     /// An error of the engine's, and what it kept us from.
-    pub(super) fn failed(&self, step: Step) -> impl FnOnce(Error) -> BackendError + use<> {
+    pub(super) fn failed(&self, step: BackendStep) -> impl FnOnce(Error) -> BackendError + use<> {
         let backend = self.name;
         move |err| BackendError { backend, step, source: err.into() }
     }
 
-    pub(super) fn broken(&self, step: Step, why: impl Into<anyhow::Error>) -> BackendError {
+    pub(super) fn broken(&self, step: BackendStep, why: impl Into<anyhow::Error>) -> BackendError {
         BackendError { backend: self.name, step, source: in_its_words(why.into()) }
     }
 }

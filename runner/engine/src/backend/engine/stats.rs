@@ -3,9 +3,9 @@
 use bollard::query_parameters::StatsOptionsBuilder;
 use futures_util::StreamExt as _;
 
-use super::labels::Names;
+use super::labels::RunNames;
 use super::{Engine, status};
-use crate::backend::{BackendError, Stats, Step};
+use crate::backend::{BackendError, BackendStep, Stats};
 use crate::plan::RunId;
 
 /// One measurement; nothing when there is no such sandbox.
@@ -14,11 +14,11 @@ pub(in crate::backend) async fn stats(
     run: &RunId,
 ) -> Result<Option<Stats>, BackendError> {
     let options = StatsOptionsBuilder::new().stream(false).one_shot(true).build();
-    let mut answers = engine.api.stats(&Names::of(run).sandbox, Some(options));
+    let mut answers = engine.api.stats(&RunNames::of(run).sandbox, Some(options));
     let found = match answers.next().await {
         None => return Ok(None),
         Some(Err(err)) if status(&err) == Some(404) => return Ok(None),
-        Some(Err(err)) => return Err(engine.broken(Step::Measure, err)),
+        Some(Err(err)) => return Err(engine.broken(BackendStep::Measure, err)),
         Some(Ok(found)) => found,
     };
     let memory = found.memory_stats.unwrap_or_default();

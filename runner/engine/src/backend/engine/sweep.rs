@@ -14,7 +14,7 @@ use tokio::time;
 use super::Engine;
 use super::labels::{MANAGED_BY, OWNER, RUN, RUNTIME, US};
 use super::refusal::{is_in_use, is_unknown_word, status};
-use crate::backend::{BackendError, LabelledResource, Step};
+use crate::backend::{BackendError, BackendStep, LabelledResource};
 use crate::plan::RunId;
 use crate::resource::Resource;
 
@@ -30,8 +30,8 @@ pub(in crate::backend) async fn found(
         engine.api.list_volumes(Some(of_volumes)),
         engine.api.list_networks(Some(of_networks)),
     );
-    let volumes = volumes.map_err(engine.failed(Step::List))?;
-    let networks = networks.map_err(engine.failed(Step::List))?;
+    let volumes = volumes.map_err(engine.failed(BackendStep::List))?;
+    let networks = networks.map_err(engine.failed(BackendStep::List))?;
     let mut found = Vec::new();
     for container in containers? {
         let name = container.names.and_then(|names| names.into_iter().next()).unwrap_or_default();
@@ -60,7 +60,7 @@ async fn containers(
         match engine.api.list_containers(Some(options)).await {
             Ok(containers) => return Ok(containers),
             Err(err) if is_unknown_word(&err) && pause <= LAST_PAUSE => {}
-            Err(err) => return Err(engine.failed(Step::List)(err)),
+            Err(err) => return Err(engine.failed(BackendStep::List)(err)),
         }
         time::sleep(pause).await;
         pause *= 2;
@@ -104,7 +104,7 @@ pub(in crate::backend) async fn remove(
             Ok(()) => return Ok(()),
             Err(err) if status(&err) == Some(404) => return Ok(()),
             Err(err) if is_in_use(&err) && pause <= LAST_PAUSE => {}
-            Err(err) => return Err(engine.broken(Step::Remove, err)),
+            Err(err) => return Err(engine.broken(BackendStep::Remove, err)),
         }
         time::sleep(pause).await;
         pause *= 2;

@@ -12,7 +12,7 @@ use super::launcher::{say, start};
 use super::layout::{devices, optional};
 use super::{broken, processes};
 use crate::backend::local::LocalFiles;
-use crate::backend::{BackendError, GatewayContent, GatewayHandle, GatewayLog, Step};
+use crate::backend::{BackendError, BackendStep, GatewayContent, GatewayHandle, GatewayLog};
 use crate::image::gateway::PLAIN_COPIES;
 use crate::plan::Plan;
 
@@ -25,7 +25,7 @@ pub(super) async fn begin(
     names: Vec<String>,
     sockets: Vec<OwnedFd>,
 ) -> Result<GatewayHandle, BackendError> {
-    let failed = |err| broken(Step::StartGateway, err);
+    let failed = |err| broken(BackendStep::StartGateway, err);
     let local = LocalFiles::of(&plan.run, runtime);
     let detached = plan.session.is_some();
     let log = match detached {

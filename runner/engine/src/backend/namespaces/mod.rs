@@ -32,11 +32,12 @@ use protocol::launcher::{LauncherMessage, ListenerSpec, NamespaceSpec, SocketKin
 use tokio::sync::{Mutex, watch};
 use tokio::time;
 
-use super::engine::labels::Names;
+use super::engine::labels::RunNames;
 use super::local::LocalFiles;
 use super::{
-    Abilities, Backend, BackendError, ContentFiles, CreatedSandbox, Ended, Gateway, GatewayContent,
-    GatewayHandle, LabelledResource, Listeners, Network, Sandbox, SandboxContent, Stats, Step,
+    Abilities, Backend, BackendError, BackendStep, ContentFiles, CreatedGateway, CreatedSandbox,
+    Ended, GatewayContent, GatewayHandle, LabelledResource, ListenerSource, Network, Sandbox,
+    SandboxContent, Stats,
 };
 use crate::connector::Connector;
 use crate::control::ControlClient;
@@ -82,11 +83,11 @@ impl Namespaces {
     pub fn open(environment: &Environment) -> Result<Self, BackendError> {
         let launcher = environment
             .program("sluice-launch", "SLUICE_LAUNCH_PROGRAM")
-            .map_err(|err| broken(Step::Connect, err))?;
+            .map_err(|err| broken(BackendStep::Connect, err))?;
         if !rustix::process::geteuid().is_root()
             && let Some(advice) = forbidden::knob(&|path| fs::read_to_string(path).ok())
         {
-            return Err(broken(Step::Connect, anyhow::anyhow!(advice)));
+            return Err(broken(BackendStep::Connect, anyhow::anyhow!(advice)));
         }
         let (runs, planted) = (Mutex::default(), Mutex::default());
         let runtime = environment.runtime();
@@ -99,10 +100,10 @@ impl Namespaces {
     }
 
     /// Starts a launcher and lets it make the ground of `plan`.
-    async fn begin(&self, plan: &Plan, step: Step) -> Result<Run, BackendError> {
+    async fn begin(&self, plan: &Plan, step: BackendStep) -> Result<Run, BackendError> {
         let failed = |err: io::Error| broken(step, err);
         let groups = self.groups.make(&plan.run, &plan.limits);
-        let groups = groups.map_err(|err| broken(Step::Create, err))?;
+        let groups = groups.map_err(|err| broken(BackendStep::Create, err))?;
         let mut launcher = Launcher::start(&self.launcher).map_err(failed)?;
         processes::remember(&self.runtime, &plan.run, Role::Launcher, Some(launcher.pid))
             .map_err(failed)?;
@@ -123,7 +124,7 @@ impl Namespaces {
             Some((LauncherMessage::ListenersOpened, sockets))
                 if sockets.len() == ground.doors.len() =>
             {
-                self.planted.lock().await.insert(Names::of(&plan.run).sandbox, sockets);
+                self.planted.lock().await.insert(RunNames::of(&plan.run).sandbox, sockets);
                 Ok(Run::Begun { launcher })
             }
             other => Err(unexpected(step, other)),
@@ -151,7 +152,7 @@ impl Backend for Namespaces {
             "`{name}` is not an image that can be made here: it is `{HOST}`, for this machine's own \
              programs, or the directory of an unpacked one"
         );
-        Err(broken(Step::BuildImage, anyhow::anyhow!(why)))
+        Err(broken(BackendStep::BuildImage, anyhow::anyhow!(why)))
     }
 
     async fn host(&self) -> Result<IpAddr, BackendError> {
@@ -164,29 +165,34 @@ impl Backend for Namespaces {
     }
 
     fn resources(&self, plan: &Plan) -> RunResources {
-        RunResources { others: Vec::new(), ..Names::of(&plan.run).resources(plan) }
+        RunResources { others: Vec::new(), ..RunNames::of(&plan.run).resources(plan) }
     }
 
     async fn make_network(&self, plan: &Plan) -> Result<Network, BackendError> {
-        let begun = self.begin(plan, Step::MakeNetwork).await?;
-        let name = Names::of(&plan.run).sandbox;
+        let begun = self.begin(plan, BackendStep::MakeNetwork).await?;
+        let name = RunNames::of(&plan.run).sandbox;
         self.runs.lock().await.insert(name.clone(), begun);
-        Ok(Network { name, gateway: GATEWAY, sandbox: GATEWAY, listeners: Listeners::Inherited })
+        Ok(Network {
+            name,
+            gateway: GATEWAY,
+            sandbox: GATEWAY,
+            listeners: ListenerSource::Inherited,
+        })
     }
 
     async fn create_gateway(
         &self,
         plan: &Plan,
         content: &GatewayContent,
-    ) -> Result<Gateway, BackendError> {
+    ) -> Result<CreatedGateway, BackendError> {
         self.local(&plan.run).make_gateway_folders(content).map_err(unwritten)?;
-        Ok(Gateway { name: Names::of(&plan.run).gateway, content: content.clone() })
+        Ok(CreatedGateway { name: RunNames::of(&plan.run).gateway, content: content.clone() })
     }
 
     async fn start_gateway(
         &self,
         plan: &Plan,
-        gateway: Gateway,
+        gateway: CreatedGateway,
         network: &Network,
         settings: &ContentFiles,
     ) -> Result<GatewayHandle, BackendError> {
@@ -208,20 +214,20 @@ impl Backend for Namespaces {
         content: &SandboxContent,
         network: Option<&Network>,
     ) -> Result<CreatedSandbox, BackendError> {
-        let failed = |err: io::Error| broken(Step::Create, err);
+        let failed = |err: io::Error| broken(BackendStep::Create, err);
         if !self.has_image(&plan.image).await {
             let why = format!(
                 "there is no directory `{}`; an image is the directory of an unpacked one, or \
                  `{HOST}`",
                 plan.image
             );
-            return Err(broken(Step::FindImage, anyhow::anyhow!(why)));
+            return Err(broken(BackendStep::FindImage, anyhow::anyhow!(why)));
         }
-        let name = Names::of(&plan.run).sandbox;
+        let name = RunNames::of(&plan.run).sandbox;
         let begun = self.runs.lock().await.remove(&name);
         let begun = match begun {
             Some(begun) => begun,
-            None => self.begin(plan, Step::Create).await?,
+            None => self.begin(plan, BackendStep::Create).await?,
         };
         let Run::Begun { launcher } = begun else {
             return Err(failed(io::Error::other("there is one already")));
@@ -242,14 +248,14 @@ impl Backend for Namespaces {
     }
 
     async fn start_sandbox(&self, sandbox: &Sandbox) -> Result<(), BackendError> {
-        let failed = |err: io::Error| broken(Step::Start, err);
+        let failed = |err: io::Error| broken(BackendStep::Start, err);
         let made = self.runs.lock().await.remove(&sandbox.name);
         let Some(Run::Made { mut launcher }) = made else {
             return Err(failed(io::Error::other("it was not made")));
         };
         match launcher.hear().await.map_err(failed)? {
             Some((LauncherMessage::Started { .. }, _)) => {}
-            other => return Err(unexpected(Step::Start, other)),
+            other => return Err(unexpected(BackendStep::Start, other)),
         }
         let (tell, ended) = watch::channel(None);
         let voice = launcher.voice.clone();
@@ -285,7 +291,7 @@ impl Backend for Namespaces {
             Some(Run::Running { ended, .. }) => Some(ended.clone()),
             Some(_) | None => None,
         };
-        let gone = || broken(Step::Wait, io::Error::other("there is no such sandbox"));
+        let gone = || broken(BackendStep::Wait, io::Error::other("there is no such sandbox"));
         let mut ended = ended.ok_or_else(gone)?;
         let ended = *ended.wait_for(Option::is_some).await.map_err(|_| gone())?;
         let Ended { code, oom_killed } = ended.ok_or_else(gone)?;
@@ -312,7 +318,7 @@ impl Backend for Namespaces {
         for entry in fs::read_dir(runtime).into_iter().flatten().flatten() {
             let Some(Ok(run)) = entry.file_name().to_str().map(RunId::parse) else { continue };
             let Ok(owner) = entry.metadata().map(|seen| seen.uid()) else { continue };
-            let names = Names::of(&run);
+            let names = RunNames::of(&run);
             for (role, name) in [(Role::Gateway, names.gateway), (Role::Launcher, names.sandbox)] {
                 if processes::is_remembered(runtime, &run, role) {
                     let running = processes::alive(runtime, &run, role).is_some();
@@ -323,7 +329,7 @@ impl Backend for Namespaces {
             }
         }
         for Group { run, owner, is_forsaken } in self.groups.found() {
-            let resource = Resource::Container(Names::of(&run).sandbox);
+            let resource = Resource::Container(RunNames::of(&run).sandbox);
             // Without a folder here it may be a run whose folder is elsewhere.
             let is_ours = is_forsaken || runtime.join(run.as_str()).exists();
             if is_ours && !found.iter().any(|known| known.resource == resource) {
@@ -342,8 +348,8 @@ impl Backend for Namespaces {
     async fn remove(&self, resource: &Resource) -> Result<(), BackendError> {
         let Resource::Container(name) = resource else { return Ok(()) };
         let Some(run) = run_of(name) else { return Ok(()) };
-        let failed = |err: io::Error| broken(Step::Remove, err);
-        if *name == Names::of(&run).gateway {
+        let failed = |err: io::Error| broken(BackendStep::Remove, err);
+        if *name == RunNames::of(&run).gateway {
             return processes::end(&self.runtime, &run, Role::Gateway).await.map_err(failed);
         }
         self.runs.lock().await.remove(name);
@@ -386,7 +392,7 @@ fn run_of(name: &str) -> Option<RunId> {
     RunId::parse(run.strip_suffix("-gateway").unwrap_or(run)).ok()
 }
 
-fn unexpected(step: Step, said: Option<(LauncherMessage, Vec<OwnedFd>)>) -> BackendError {
+fn unexpected(step: BackendStep, said: Option<(LauncherMessage, Vec<OwnedFd>)>) -> BackendError {
     let why = match said {
         Some((LauncherMessage::Failed { step, why }, _)) => format!("cannot {step}: {why}"),
         Some((other, _)) => format!("the launcher said {other:?}"),
@@ -396,10 +402,10 @@ fn unexpected(step: Step, said: Option<(LauncherMessage, Vec<OwnedFd>)>) -> Back
 }
 
 fn unwritten(err: io::Error) -> BackendError {
-    broken(Step::WriteFiles, err)
+    broken(BackendStep::WriteFiles, err)
 }
 
-fn broken(step: Step, why: impl Into<anyhow::Error>) -> BackendError {
+fn broken(step: BackendStep, why: impl Into<anyhow::Error>) -> BackendError {
     BackendError { backend: NAME, step, source: why.into() }
 }
 

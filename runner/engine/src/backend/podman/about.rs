@@ -14,13 +14,13 @@ use crate::spec::AGENT_IMAGE;
 /// The parts of `podman info` that matter here.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 pub(super) struct About {
-    host: Host,
+    host: PodmanHost,
     version: Version,
 }
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "camelCase")]
-struct Host {
+struct PodmanHost {
     cgroup_version: String,
     #[serde(default)]
     cgroup_controllers: Option<Vec<String>>,

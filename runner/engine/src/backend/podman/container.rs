@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Podman;
 use crate::backend::engine::container_env::Bind;
 use crate::backend::engine::labels::labels;
-use crate::backend::{BackendError, Step};
+use crate::backend::{BackendError, BackendStep};
 use crate::plan::{RunId, UserIds};
 
 /// A container as nobody should be without asking: no capability, no way to gain
@@ -76,5 +76,6 @@ pub(super) fn ulimits(limits: &[(&str, u64)]) -> Value {
 
 /// Writes a file that a container reads, beside the run's other files.
 pub(super) fn write(podman: &Podman, path: &Path, text: &str) -> Result<(), BackendError> {
-    crate::public_file::write(path, text.as_bytes()).map_err(|err| podman.broken(Step::Create, err))
+    crate::public_file::write(path, text.as_bytes())
+        .map_err(|err| podman.broken(BackendStep::Create, err))
 }

@@ -8,7 +8,9 @@ use super::network::{EGRESS, ensure_egress};
 use super::{OUR_OWN, Podman};
 use crate::backend::engine::container_env::Bind;
 use crate::backend::engine::containers;
-use crate::backend::{BackendError, Enforcement, Gateway, GatewayHandle, Network, Step};
+use crate::backend::{
+    BackendError, BackendStep, CreatedGateway, Enforcement, GatewayHandle, Network,
+};
 use crate::image;
 use crate::plan::Plan;
 
@@ -16,12 +18,12 @@ use crate::plan::Plan;
 pub(super) async fn start(
     podman: &Podman,
     plan: &Plan,
-    gateway: &Gateway,
+    gateway: &CreatedGateway,
     network: &Network,
 ) -> Result<GatewayHandle, BackendError> {
     let image = image::gateway::ensure(&podman.engine.api, &gateway.content.program, OUR_OWN)
         .await
-        .map_err(|err| podman.broken(Step::BuildImage, err))?;
+        .map_err(|err| podman.broken(BackendStep::BuildImage, err))?;
     ensure_egress(podman).await?;
     let local = podman.engine.local(&plan.run);
     let hosts = local.path("gateway-hosts");
@@ -48,11 +50,11 @@ pub(super) async fn start(
         .libpod
         .post("/containers/create", &wanted)
         .await
-        .map_err(|err| podman.broken(Step::StartGateway, err))?;
+        .map_err(|err| podman.broken(BackendStep::StartGateway, err))?;
     containers::start_gateway(&podman.engine, plan, &gateway.name).await
 }
 
-fn container(podman: &Podman, plan: &Plan, gateway: &Gateway, network: &Network) -> Value {
+fn container(podman: &Podman, plan: &Plan, gateway: &CreatedGateway, network: &Network) -> Value {
     let mut wanted = closed(podman, &gateway.name, &plan.run, gateway.content.user);
     let files_open = plan.limits.open_files;
     let mut words = vec!["--config".to_owned(), "/settings/gateway.yaml".to_owned()];

@@ -114,10 +114,10 @@ fn versioned(path: &str) -> String {
 
 fn refused(status: StatusCode, body: &[u8]) -> LibpodError {
     #[derive(Deserialize)]
-    struct Said {
+    struct RefusalBody {
         message: String,
     }
-    let message = match serde_json::from_slice::<Said>(body) {
+    let message = match serde_json::from_slice::<RefusalBody>(body) {
         Ok(said) => said.message,
         Err(_) => format!("it answers {status}"),
     };

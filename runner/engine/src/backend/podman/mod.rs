@@ -25,12 +25,12 @@ use bollard::query_parameters::InspectContainerOptions;
 use serde_json::Value;
 use tokio::task;
 
-use super::engine::labels::Names;
+use super::engine::labels::RunNames;
 use super::engine::{self, Engine, containers, sweep};
 use super::{
-    Abilities, Backend, BackendError, ContentFiles, CreatedSandbox, Ended, Enforcement, Gateway,
-    GatewayContent, GatewayHandle, LabelledResource, Network, Provenance, Sandbox, SandboxContent,
-    Stats, Step,
+    Abilities, Backend, BackendError, BackendStep, ContentFiles, CreatedGateway, CreatedSandbox,
+    Ended, Enforcement, GatewayContent, GatewayHandle, LabelledResource, Network, Provenance,
+    Sandbox, SandboxContent, Stats,
 };
 use crate::connector::Connector;
 use crate::environment::Environment;
@@ -104,7 +104,7 @@ impl Podman {
         })
     }
 
-    fn broken(&self, step: Step, why: impl Into<anyhow::Error>) -> BackendError {
+    fn broken(&self, step: BackendStep, why: impl Into<anyhow::Error>) -> BackendError {
         self.engine.broken(step, why)
     }
 
@@ -134,7 +134,7 @@ impl Backend for Podman {
         // It takes a list of several lines for one. What a run needs it says itself.
         let built =
             agent::build(&self.engine.api, &name, Vec::new(), &self.engine.environment).await;
-        built.map_err(|err| self.broken(Step::BuildImage, err))
+        built.map_err(|err| self.broken(BackendStep::BuildImage, err))
     }
 
     async fn host(&self) -> Result<IpAddr, BackendError> {
@@ -156,7 +156,7 @@ impl Backend for Podman {
     }
 
     fn resources(&self, plan: &Plan) -> RunResources {
-        let mut made = Names::of(&plan.run).resources(plan);
+        let mut made = RunNames::of(&plan.run).resources(plan);
         // An overlay is part of its container here.
         made.others.retain(|resource| !matches!(resource, Resource::Volume(_)));
         made
@@ -170,16 +170,16 @@ impl Backend for Podman {
         &self,
         plan: &Plan,
         content: &GatewayContent,
-    ) -> Result<Gateway, BackendError> {
+    ) -> Result<CreatedGateway, BackendError> {
         let made = self.engine.local(&plan.run).make_gateway_folders(content);
         made.map_err(self.engine.unwritten())?;
-        Ok(Gateway { name: Names::of(&plan.run).gateway, content: content.clone() })
+        Ok(CreatedGateway { name: RunNames::of(&plan.run).gateway, content: content.clone() })
     }
 
     async fn start_gateway(
         &self,
         plan: &Plan,
-        gateway: Gateway,
+        gateway: CreatedGateway,
         network: &Network,
         settings: &ContentFiles,
     ) -> Result<GatewayHandle, BackendError> {
@@ -275,7 +275,7 @@ fn our_own(name: &str) -> String {
 }
 
 fn unreachable(source: anyhow::Error) -> BackendError {
-    BackendError { backend: NAME, step: Step::Connect, source }
+    BackendError { backend: NAME, step: BackendStep::Connect, source }
 }
 
 const OUR_OWN: &str = "localhost/";

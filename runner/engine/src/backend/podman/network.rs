@@ -13,41 +13,41 @@ use serde_json::{Value, json};
 
 use super::Podman;
 use super::libpod::LibpodError;
-use crate::backend::engine::labels::{MANAGED_BY, Names, US, labels};
+use crate::backend::engine::labels::{MANAGED_BY, RunNames, US, labels};
 use crate::backend::engine::subnet::Subnet;
-use crate::backend::{BackendError, Listeners, Network, Step};
+use crate::backend::{BackendError, BackendStep, ListenerSource, Network};
 use crate::plan::RunId;
 
 pub(super) const EGRESS: &str = "sluice-egress";
 
 /// Makes the network of `run` on the first subnet that is free.
 pub(super) async fn make(podman: &Podman, run: &RunId) -> Result<Network, BackendError> {
-    let names = Names::of(run);
+    let names = RunNames::of(run);
     for subnet in Subnet::candidates(run).take(TRIES) {
         match podman.libpod.post("/networks/create", &wanted(podman, &names, run, subnet)).await {
             Ok(made) => {
                 if !is_closed(&made) {
                     let why = format!("it is not the network that was asked for: {made}");
-                    return Err(podman.broken(Step::MakeNetwork, anyhow::anyhow!(why)));
+                    return Err(podman.broken(BackendStep::MakeNetwork, anyhow::anyhow!(why)));
                 }
                 return Ok(Network {
                     name: names.network,
                     gateway: subnet.gateway(),
                     sandbox: subnet.sandbox(),
-                    listeners: Listeners::Own,
+                    listeners: ListenerSource::Own,
                 });
             }
             Err(err) if is_taken(&err) => {}
-            Err(err) => return Err(podman.broken(Step::MakeNetwork, err)),
+            Err(err) => return Err(podman.broken(BackendStep::MakeNetwork, err)),
         }
     }
     Err(podman.broken(
-        Step::MakeNetwork,
+        BackendStep::MakeNetwork,
         anyhow::anyhow!("{TRIES} subnets are taken; `sluice sweep` removes what crashed runs left"),
     ))
 }
 
-fn wanted(podman: &Podman, names: &Names, run: &RunId, subnet: Subnet) -> Value {
+fn wanted(podman: &Podman, names: &RunNames, run: &RunId, subnet: Subnet) -> Value {
     json!({
         "name": names.network,
         "driver": "bridge",
@@ -72,7 +72,7 @@ fn is_closed(made: &Value) -> bool {
 
 /// Makes sure that the gateways' network is there.
 pub(super) async fn ensure_egress(podman: &Podman) -> Result<(), BackendError> {
-    let broken = |err| podman.broken(Step::MakeNetwork, err);
+    let broken = |err| podman.broken(BackendStep::MakeNetwork, err);
     if podman.libpod.exists(&format!("/networks/{EGRESS}")).await.map_err(broken)? {
         return Ok(());
     }
@@ -86,7 +86,7 @@ pub(super) async fn ensure_egress(podman: &Podman) -> Result<(), BackendError> {
         }
     }
     let why = "no subnet of 198.19.240.0/20 is free for the network of the gateways";
-    Err(podman.broken(Step::MakeNetwork, anyhow::anyhow!(why)))
+    Err(podman.broken(BackendStep::MakeNetwork, anyhow::anyhow!(why)))
 }
 
 fn egress(third: u8) -> Value {
@@ -110,7 +110,7 @@ pub(super) async fn host(podman: &Podman) -> Result<IpAddr, BackendError> {
     ensure_egress(podman).await?;
     own_address()
         .context("this machine has no address that a gateway could see")
-        .map_err(|err| podman.broken(Step::MakeNetwork, err))
+        .map_err(|err| podman.broken(BackendStep::MakeNetwork, err))
 }
 
 #[expect(

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::task;
 
 use super::Podman;
-use crate::backend::{BackendError, Sandbox, Step};
+use crate::backend::{BackendError, BackendStep, Sandbox};
 use crate::environment::Environment;
 
 /// Bounds the sandbox, which runs and waits.
@@ -21,12 +21,13 @@ pub(super) async fn bound(podman: &Podman, sandbox: &Sandbox) -> Result<(), Back
         return Ok(());
     }
     let path = format!("/containers/{}/json", sandbox.name);
-    let found = podman.libpod.get(&path).await.map_err(|err| podman.broken(Step::Start, err))?;
+    let found =
+        podman.libpod.get(&path).await.map_err(|err| podman.broken(BackendStep::Start, err))?;
     let process = found.pointer("/State/Pid").and_then(Value::as_u64).filter(|pid| *pid > 0);
     let environment = podman.engine.environment.clone();
     let bounding = task::spawn_blocking(move || launch(process, &environment));
     let bounded = bounding.await.unwrap_or_else(|err| Err(err.into()));
-    bounded.map_err(|err| podman.broken(Step::Start, err))
+    bounded.map_err(|err| podman.broken(BackendStep::Start, err))
 }
 
 fn launch(process: Option<u64>, environment: &Environment) -> anyhow::Result<()> {

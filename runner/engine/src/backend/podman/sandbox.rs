@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use super::container::{bind, closed, set, sysctls, ulimits, write};
 use super::{Podman, WORK};
 use crate::backend::engine::container_env::{Bind, INIT, MASKED, SHARED_MEMORY, binds, init_args};
-use crate::backend::engine::labels::Names;
+use crate::backend::engine::labels::RunNames;
 use crate::backend::{
-    BackendError, Enforcement, Network, Sandbox, SandboxContent, Step, WorkspaceMount,
+    BackendError, BackendStep, Enforcement, Network, Sandbox, SandboxContent, WorkspaceMount,
 };
 use crate::plan::{Plan, TmpfsPlan, UserIds, files_in};
 
@@ -27,7 +27,7 @@ pub(super) async fn create(
     inside: &SandboxContent,
     network: Option<&Network>,
 ) -> Result<Sandbox, BackendError> {
-    let names = Names::of(&plan.run);
+    let names = RunNames::of(&plan.run);
     let local = podman.engine.local(&plan.run);
     let (profile, hosts, resolver) =
         (local.path("seccomp.json"), local.path("hosts"), local.path("resolv.conf"));
@@ -58,14 +58,14 @@ pub(super) async fn create(
             let image = &plan.image;
             let advice =
                 format!("there is no image `{image}`; `sluice image build` makes the usual one");
-            return podman.broken(Step::FindImage, anyhow::Error::new(err).context(advice));
+            return podman.broken(BackendStep::FindImage, anyhow::Error::new(err).context(advice));
         }
-        podman.broken(Step::Create, err)
+        podman.broken(BackendStep::Create, err)
     })?;
     Ok(Sandbox { name: names.sandbox })
 }
 
-fn container(podman: &Podman, plan: &Plan, network: Option<&Network>, names: &Names) -> Value {
+fn container(podman: &Podman, plan: &Plan, network: Option<&Network>, names: &RunNames) -> Value {
     let mut wanted = closed(podman, &names.sandbox, &plan.run, plan.user);
     let limits = &plan.limits;
     let environment: BTreeMap<_, _> = plan.environment.iter().cloned().collect();

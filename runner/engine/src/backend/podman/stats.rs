@@ -10,18 +10,18 @@ use bollard::query_parameters::InspectContainerOptions;
 use inside::process_tree::family;
 
 use super::Podman;
-use crate::backend::engine::labels::Names;
+use crate::backend::engine::labels::RunNames;
 use crate::backend::engine::status;
-use crate::backend::{BackendError, Stats, Step};
+use crate::backend::{BackendError, BackendStep, Stats};
 use crate::plan::RunId;
 
 /// One measurement; nothing when there is no such sandbox.
 pub(super) async fn stats(podman: &Podman, run: &RunId) -> Result<Option<Stats>, BackendError> {
-    let name = Names::of(run).sandbox;
+    let name = RunNames::of(run).sandbox;
     let found = podman.engine.api.inspect_container(&name, None::<InspectContainerOptions>).await;
     let first = match found {
         Err(err) if status(&err) == Some(404) => return Ok(None),
-        Err(err) => return Err(podman.broken(Step::Measure, err)),
+        Err(err) => return Err(podman.broken(BackendStep::Measure, err)),
         Ok(found) => found.state.and_then(|state| state.pid).unwrap_or_default(),
     };
     Ok(u32::try_from(first).ok().filter(|first| *first > 0).and_then(count))

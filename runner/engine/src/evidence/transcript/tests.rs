@@ -19,7 +19,7 @@ fn header() -> Header {
     }
 }
 
-fn read(bytes: &[u8]) -> io::Result<Vec<Event>> {
+fn read(bytes: &[u8]) -> io::Result<Vec<TranscriptEvent>> {
     let mut recording = Recording::read(bytes)?;
     let mut events = Vec::new();
     while let Some(event) = recording.next()? {
@@ -28,8 +28,8 @@ fn read(bytes: &[u8]) -> io::Result<Vec<Event>> {
     Ok(events)
 }
 
-fn shown(events: &[Event]) -> String {
-    let output = |event: &Event| match &event.what {
+fn shown(events: &[TranscriptEvent]) -> String {
+    let output = |event: &TranscriptEvent| match &event.what {
         What::Output(text) => Some(text.clone()),
         _ => None,
     };

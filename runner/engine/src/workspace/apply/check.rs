@@ -42,14 +42,14 @@ impl<'c> Checked<'c> {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Refused {
     pub path: TreePath,
-    pub why: Refusal,
+    pub why: ApplyRefusal,
     /// The tool on the host that would act on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<&'static str>,
 }
 
 impl Refused {
-    fn new(path: &TreePath, why: Refusal) -> Self {
+    fn new(path: &TreePath, why: ApplyRefusal) -> Self {
         Self { path: path.clone(), why, tool: None }
     }
 }
@@ -57,7 +57,7 @@ impl Refused {
 /// What is in the way. The host's doing first, then the policy's, then ours.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Refusal {
+pub enum ApplyRefusal {
     /// The host has something there that the run did not start from.
     AlreadyThere,
     /// The host has changed it since.
@@ -86,7 +86,7 @@ pub enum Refusal {
     WayOut,
 }
 
-impl Refusal {
+impl ApplyRefusal {
     /// Whether the host moved on, rather than that it may never be applied.
     pub fn is_conflict(self) -> bool {
         match self {
@@ -112,7 +112,7 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ApplyRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::AlreadyThere => "the host has something else there now",
@@ -154,12 +154,12 @@ pub fn check<'c>(
         let refusal = match forbidden(changes, change) {
             Some(refusal) => Some(refused(refusal)),
             None => match state(change, project, &coming)? {
-                State::Already => {
+                ChangeState::Already => {
                     checked.already.push(change);
                     continue;
                 }
-                State::InTheWay(refusal) => Some(refused(refusal)),
-                State::Ready => match left_in(change, project, &going)? {
+                ChangeState::InTheWay(refusal) => Some(refused(refusal)),
+                ChangeState::Ready => match left_in(change, project, &going)? {
                     Some(refusal) => Some(refused(refusal)),
                     None if accepted.iter().any(|path| change.path.is_within(path)) => None,
                     None => obeyed(change, &trees),
@@ -199,9 +199,9 @@ pub fn check<'c>(
     let (homeless, ready): (Vec<&Change>, Vec<&Change>) =
         checked.ready.into_iter().partition(|change| is_homeless(change));
     checked.ready = ready;
-    checked
-        .refused
-        .extend(homeless.iter().map(|change| Refused::new(&change.path, Refusal::ParentMoved)));
+    checked.refused.extend(
+        homeless.iter().map(|change| Refused::new(&change.path, ApplyRefusal::ParentMoved)),
+    );
     Ok(checked)
 }
 
@@ -211,18 +211,18 @@ fn becomes_directory(change: &Change) -> bool {
 }
 
 /// What may not be applied, whatever the host looks like.
-fn forbidden(changes: &Changes, change: &Change) -> Option<Refusal> {
+fn forbidden(changes: &Changes, change: &Change) -> Option<ApplyRefusal> {
     let path = &change.path;
     if is_protected(changes, change) {
-        return Some(Refusal::Protected);
+        return Some(ApplyRefusal::Protected);
     }
     if denied(&changes.deny, path) {
-        return Some(Refusal::Denied);
+        return Some(ApplyRefusal::Denied);
     }
     match &change.after {
-        Some(Node::File { sha256: None, .. }) => Some(Refusal::Unread),
-        Some(Node::Link { target }) if leads_out(path, &target.0) => Some(Refusal::WayOut),
-        Some(Node::Special { .. }) => Some(Refusal::Special),
+        Some(Node::File { sha256: None, .. }) => Some(ApplyRefusal::Unread),
+        Some(Node::Link { target }) if leads_out(path, &target.0) => Some(ApplyRefusal::WayOut),
+        Some(Node::Special { .. }) => Some(ApplyRefusal::Special),
         Some(Node::Directory { .. } | Node::File { .. } | Node::Link { .. }) | None => None,
     }
 }
@@ -230,14 +230,14 @@ fn forbidden(changes: &Changes, change: &Change) -> Option<Refusal> {
 /// What tools on the host would act on without being asked.
 fn obeyed(change: &Change, trees: &BTreeSet<TreePath>) -> Option<Refused> {
     if git_trees::holding(trees, &change.path).is_some() {
-        let refused = Refused::new(&change.path, Refusal::GitTree);
+        let refused = Refused::new(&change.path, ApplyRefusal::GitTree);
         return Some(Refused { tool: Some("git"), ..refused });
     }
     // Without the file there is nothing to obey, and a directory is none.
     let after = change.after.as_ref().filter(|after| !after.is_directory())?;
     let is_link = matches!(after, Node::Link { .. });
     let tool = tool_files::acting_unasked(&change.path, is_link)?.tool;
-    let refused = Refused::new(&change.path, Refusal::ObeyedUnasked);
+    let refused = Refused::new(&change.path, ApplyRefusal::ObeyedUnasked);
     Some(Refused { tool: Some(tool), ..refused })
 }
 
@@ -256,40 +256,46 @@ fn is_protected(changes: &Changes, change: &Change) -> bool {
     })
 }
 
-enum State {
+enum ChangeState {
     Already,
-    InTheWay(Refusal),
+    InTheWay(ApplyRefusal),
     Ready,
 }
 
 /// What the host has there now, compared with what the run started from.
-fn state(change: &Change, project: &Directory, coming: &BTreeSet<&TreePath>) -> io::Result<State> {
-    let Some(name) = change.path.name() else { return Ok(State::InTheWay(Refusal::Protected)) };
+fn state(
+    change: &Change,
+    project: &Directory,
+    coming: &BTreeSet<&TreePath>,
+) -> io::Result<ChangeState> {
+    let Some(name) = change.path.name() else {
+        return Ok(ChangeState::InTheWay(ApplyRefusal::Protected));
+    };
     let Some(directory) = project.holding(&change.path)? else {
         let parent = change.path.parent().unwrap_or_default();
         return Ok(match (&change.after, coming.contains(&parent)) {
-            (None, _) => State::Already,
+            (None, _) => ChangeState::Already,
             // The directory comes with the same set of changes.
-            (Some(_), true) => State::Ready,
-            (Some(_), false) => State::InTheWay(Refusal::ParentMoved),
+            (Some(_), true) => ChangeState::Ready,
+            (Some(_), false) => ChangeState::InTheWay(ApplyRefusal::ParentMoved),
         });
     };
     let Some(now) = directory.look(name)? else {
         return Ok(match (&change.before, &change.after) {
-            (_, None) => State::Already,
-            (None, Some(_)) => State::Ready,
-            (Some(_), Some(_)) => State::InTheWay(Refusal::Gone),
+            (_, None) => ChangeState::Already,
+            (None, Some(_)) => ChangeState::Ready,
+            (Some(_), Some(_)) => ChangeState::InTheWay(ApplyRefusal::Gone),
         });
     };
     if let Some(after) = &change.after
         && is_now(&directory, name, &now, after)?
     {
-        return Ok(State::Already);
+        return Ok(ChangeState::Already);
     }
     Ok(match still(&directory, name, &now, change)? {
-        Ok(()) if change.moved => State::InTheWay(Refusal::ChangedDuring),
-        Ok(()) => State::Ready,
-        Err(refusal) => State::InTheWay(refusal),
+        Ok(()) if change.moved => ChangeState::InTheWay(ApplyRefusal::ChangedDuring),
+        Ok(()) => ChangeState::Ready,
+        Err(refusal) => ChangeState::InTheWay(refusal),
     })
 }
 
@@ -299,9 +305,9 @@ pub(super) fn still(
     name: &[u8],
     now: &FileStat,
     change: &Change,
-) -> io::Result<Result<(), Refusal>> {
+) -> io::Result<Result<(), ApplyRefusal>> {
     let Some(Before { node, stamp }) = &change.before else {
-        return Ok(Err(Refusal::AlreadyThere));
+        return Ok(Err(ApplyRefusal::AlreadyThere));
     };
     let same = match node {
         // Its names are looked at one by one.
@@ -314,7 +320,7 @@ pub(super) fn still(
         Node::Link { .. } => is_now(directory, name, now, node)?,
         Node::Special { .. } => Stamp::from(now) == *stamp,
     };
-    Ok(if same { Ok(()) } else { Err(Refusal::Changed) })
+    Ok(if same { Ok(()) } else { Err(ApplyRefusal::Changed) })
 }
 
 /// Whether `name` is exactly `node`.
@@ -339,7 +345,7 @@ fn left_in(
     change: &Change,
     project: &Directory,
     going: &BTreeSet<&TreePath>,
-) -> io::Result<Option<Refusal>> {
+) -> io::Result<Option<ApplyRefusal>> {
     let was = change.before.as_ref().is_some_and(|before| before.node.is_directory());
     if !was || change.after.as_ref().is_some_and(Node::is_directory) {
         return Ok(None);
@@ -347,5 +353,5 @@ fn left_in(
     let (names, more) = project.at(&change.path)?.names(1_000_000)?;
     let stays = |name: &[u8]| !going.contains(&change.path.join(name));
     let left = more || names.iter().any(|named| stays(&named.name));
-    Ok(left.then_some(Refusal::NotEmpty))
+    Ok(left.then_some(ApplyRefusal::NotEmpty))
 }

@@ -9,5 +9,5 @@ mod stage;
 mod tests;
 mod write;
 
-pub use check::{Checked, Refusal, Refused, check};
+pub use check::{ApplyRefusal, Checked, Refused, check};
 pub use write::{Applied, ApplyError, write};

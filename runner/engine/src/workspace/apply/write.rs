@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, Gid, Mode, RenameFlags, Uid};
 use rustix::io::Errno;
 
 use super::super::changes::{Change, Node};
-use super::check::{self, Checked, Refusal};
+use super::check::{self, ApplyRefusal, Checked};
 use super::stage::Stage;
 
 /// How far it went.
@@ -34,7 +34,7 @@ pub enum ApplyError {
     Disk { step: &'static str, source: io::Error },
     /// Between the check and now.
     #[error("{0}")]
-    Moved(Refusal),
+    Moved(ApplyRefusal),
     #[error("what the run left is not what was recorded when it ended")]
     Tampered,
 }
@@ -48,9 +48,9 @@ pub fn write(checked: &Checked<'_>, project: &Directory, upper: &Directory) -> A
         Err(stopped) => return Applied { stopped: Some(stopped), ..done },
     };
     let writer = Writer { project, stage: &stage };
-    let steps = (ready.iter().rev().map(|change| (change, Step::Remove)))
-        .chain(ready.iter().map(|change| (change, Step::Make)))
-        .chain(ready.iter().rev().map(|change| (change, Step::Settle)));
+    let steps = (ready.iter().rev().map(|change| (change, WriteStep::Remove)))
+        .chain(ready.iter().map(|change| (change, WriteStep::Make)))
+        .chain(ready.iter().rev().map(|change| (change, WriteStep::Settle)));
     for (change, step) in steps {
         match writer.step(change, step) {
             Ok(false) => {}
@@ -67,7 +67,7 @@ pub fn write(checked: &Checked<'_>, project: &Directory, upper: &Directory) -> A
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum WriteStep {
     Remove,
     Make,
     Settle,
@@ -80,20 +80,22 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     /// Does one step of a change; whether there was anything to do.
-    fn step(&self, change: &Change, step: Step) -> Result<bool, ApplyError> {
+    fn step(&self, change: &Change, step: WriteStep) -> Result<bool, ApplyError> {
         let was = change.before.as_ref().map(|before| &before.node);
         let was_directory = was.is_some_and(Node::is_directory);
         let changes_kind = |after: &Node| was.is_some() && was_directory != after.is_directory();
         match (step, &change.after) {
-            (Step::Remove, None) => self.remove(change, was_directory),
-            (Step::Remove, Some(after)) if changes_kind(after) => {
+            (WriteStep::Remove, None) => self.remove(change, was_directory),
+            (WriteStep::Remove, Some(after)) if changes_kind(after) => {
                 self.remove(change, was_directory)
             }
-            (Step::Make, Some(Node::Directory { .. })) if !was_directory => self.directory(change),
-            (Step::Make, Some(Node::File { .. } | Node::Link { .. })) => {
+            (WriteStep::Make, Some(Node::Directory { .. })) if !was_directory => {
+                self.directory(change)
+            }
+            (WriteStep::Make, Some(Node::File { .. } | Node::Link { .. })) => {
                 self.put(change, was.is_some() && !was_directory)
             }
-            (Step::Settle, Some(Node::Directory { mode })) => self.settle(change, *mode),
+            (WriteStep::Settle, Some(Node::Directory { mode })) => self.settle(change, *mode),
             _ => Ok(false),
         }
     }
@@ -131,12 +133,12 @@ impl Writer<'_> {
                 unmoved(&parent, name, now, change)?;
                 RenameFlags::empty()
             }
-            (None, true) => return Err(ApplyError::Moved(Refusal::Gone)),
+            (None, true) => return Err(ApplyError::Moved(ApplyRefusal::Gone)),
             (_, false) => RenameFlags::NOREPLACE,
         };
         match rustix::fs::renameat_with(from, draft, &parent, name, flags) {
             Ok(()) => Ok(true),
-            Err(Errno::EXIST) => Err(ApplyError::Moved(Refusal::AlreadyThere)),
+            Err(Errno::EXIST) => Err(ApplyError::Moved(ApplyRefusal::AlreadyThere)),
             Err(err) => Err(disk("put in place")(err.into())),
         }
     }
@@ -152,7 +154,7 @@ impl Writer<'_> {
     }
 
     fn place<'c>(&self, change: &'c Change) -> Result<(Directory, &'c [u8]), ApplyError> {
-        let moved = || ApplyError::Moved(Refusal::ParentMoved);
+        let moved = || ApplyError::Moved(ApplyRefusal::ParentMoved);
         let parent = self.project.holding(&change.path).map_err(disk("find"))?;
         Ok((parent.ok_or_else(moved)?, change.path.name().ok_or_else(moved)?))
     }

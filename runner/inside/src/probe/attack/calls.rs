@@ -14,7 +14,7 @@ use rustix::process::{
 };
 use rustix::thread::{LinkNameSpaceType, Uid, move_into_link_name_space, set_thread_uid};
 
-use super::{Attack, Targets, Verdict};
+use super::{Attack, AttackVerdict, Targets};
 use crate::launch::raw::{Call, attempt};
 
 pub(super) const ATTACKS: &[Attack] = &[
@@ -27,13 +27,13 @@ pub(super) const ATTACKS: &[Attack] = &[
     attack("unshare-cgroup", "unshare(CLONE_NEWCGROUP)", |_| unshare(NEWCGROUP)),
     attack("unshare-time", "unshare(CLONE_NEWTIME)", |_| unshare(NEWTIME)),
     attack("clone-user", "clone with a new user namespace", |_| {
-        Verdict::unless_done(attempt(Call::Clone { namespaces: NEWUSER }))
+        AttackVerdict::unless_done(attempt(Call::Clone { namespaces: NEWUSER }))
     }),
     attack("clone-user-net", "clone with new user and network namespaces", |_| {
-        Verdict::unless_done(attempt(Call::Clone { namespaces: NEWUSER | NEWNET }))
+        AttackVerdict::unless_done(attempt(Call::Clone { namespaces: NEWUSER | NEWNET }))
     }),
     attack("clone3-user", "clone3 with a new user namespace", |_| {
-        Verdict::unless_done(attempt(Call::Clone3 { namespaces: NEWUSER }))
+        AttackVerdict::unless_done(attempt(Call::Clone3 { namespaces: NEWUSER }))
     }),
     attack("setns", "setns into every namespace of process 1", setns),
     attack("mount-tmpfs", "mount a tmpfs on /tmp", |_| {
@@ -49,105 +49,115 @@ pub(super) const ATTACKS: &[Attack] = &[
         on_tmp(first.or_else(|_| mount("none", "/tmp", "cgroup", MountFlags::empty(), rdma)))
     }),
     attack("umount", "unmount /dev/shm", |_| {
-        Verdict::unless_done(unmount("/dev/shm", UnmountFlags::DETACH))
+        AttackVerdict::unless_done(unmount("/dev/shm", UnmountFlags::DETACH))
     }),
     attack("fsopen", "fsopen a tmpfs", |_| {
-        Verdict::unless_done(fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC))
+        AttackVerdict::unless_done(fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC))
     }),
     attack("open-tree", "open_tree a copy of /", |_| {
-        Verdict::unless_done(open_tree(CWD, "/", OpenTreeFlags::OPEN_TREE_CLONE))
+        AttackVerdict::unless_done(open_tree(CWD, "/", OpenTreeFlags::OPEN_TREE_CLONE))
     }),
     attack("move-mount", "move_mount from nowhere", |_| {
         let (nowhere, flags) = ("/sluice-nowhere", MoveMountFlags::empty());
-        Verdict::unless_let_in(move_mount(CWD, nowhere, CWD, nowhere, flags))
+        AttackVerdict::unless_let_in(move_mount(CWD, nowhere, CWD, nowhere, flags))
     }),
     attack("pivot-root", "pivot_root to nowhere", |_| {
-        Verdict::unless_let_in(pivot_root("/sluice-nowhere", "/sluice-nowhere"))
+        AttackVerdict::unless_let_in(pivot_root("/sluice-nowhere", "/sluice-nowhere"))
     }),
-    attack("chroot", "chroot to /tmp", |_| Verdict::unless_done(chroot("/tmp"))),
+    attack("chroot", "chroot to /tmp", |_| AttackVerdict::unless_done(chroot("/tmp"))),
     attack("mknod-disk", "mknod a block device", |_| device(FileType::BlockDevice, 8, 0)),
     attack("mknod-memory", "mknod the device of all memory", |_| {
         device(FileType::CharacterDevice, 1, 1)
     }),
     attack("ptrace-init", "ptrace(PTRACE_SEIZE) process 1", |_| {
-        Verdict::unless_done(attempt(Call::PtraceSeize))
+        AttackVerdict::unless_done(attempt(Call::PtraceSeize))
     }),
     attack("read-init", "process_vm_readv from process 1", |_| {
-        Verdict::unless_let_in(attempt(Call::ProcessVmRead))
+        AttackVerdict::unless_let_in(attempt(Call::ProcessVmRead))
     }),
     attack("pidfd-getfd-init", "pidfd_getfd a descriptor of process 1", |_| {
         let taken = pidfd_open(Pid::INIT, PidfdFlags::empty())
             .and_then(|init| pidfd_getfd(init, 0, PidfdGetfdFlags::empty()));
-        Verdict::unless_done(taken)
+        AttackVerdict::unless_done(taken)
     }),
     attack("prlimit-init", "prlimit64 of process 1, to what it is", |_| {
         let (init, limit) = (Some(Pid::INIT), Resource::Nofile);
-        Verdict::unless_done(prlimit(init, limit, getrlimit(limit)))
+        AttackVerdict::unless_done(prlimit(init, limit, getrlimit(limit)))
     }),
     attack("kcmp-init", "kcmp our files with those of process 1", |_| {
-        Verdict::unless_let_in(attempt(Call::Kcmp))
+        AttackVerdict::unless_let_in(attempt(Call::Kcmp))
     }),
     attack("open-by-handle", "open_by_handle_at inode 2 (shocker)", |_| {
-        Verdict::unless_let_in(attempt(Call::OpenByHandleAt))
+        AttackVerdict::unless_let_in(attempt(Call::OpenByHandleAt))
     }),
-    attack("bpf", "bpf(BPF_MAP_CREATE)", |_| Verdict::unless_done(attempt(Call::Bpf))),
-    attack("io-uring", "io_uring_setup", |_| Verdict::unless_done(attempt(Call::IoUringSetup))),
+    attack("bpf", "bpf(BPF_MAP_CREATE)", |_| AttackVerdict::unless_done(attempt(Call::Bpf))),
+    attack("io-uring", "io_uring_setup", |_| {
+        AttackVerdict::unless_done(attempt(Call::IoUringSetup))
+    }),
     attack("userfaultfd", "userfaultfd", |_| {
         let call = |user_mode_only| attempt(Call::Userfaultfd { user_mode_only });
-        Verdict::unless_done(call(false).or_else(|_| call(true)))
+        AttackVerdict::unless_done(call(false).or_else(|_| call(true)))
     }),
-    attack("perf-event", "perf_event_open", |_| Verdict::unless_done(attempt(Call::PerfEventOpen))),
+    attack("perf-event", "perf_event_open", |_| {
+        AttackVerdict::unless_done(attempt(Call::PerfEventOpen))
+    }),
     attack("keyctl", "keyctl(KEYCTL_GET_KEYRING_ID)", |_| {
-        Verdict::unless_let_in(attempt(Call::Keyctl))
+        AttackVerdict::unless_let_in(attempt(Call::Keyctl))
     }),
-    attack("add-key", "add_key", |_| Verdict::unless_done(attempt(Call::AddKey))),
-    attack("request-key", "request_key", |_| Verdict::unless_let_in(attempt(Call::RequestKey))),
-    attack("kexec", "kexec_load", |_| Verdict::unless_let_in(attempt(Call::KexecLoad))),
+    attack("add-key", "add_key", |_| AttackVerdict::unless_done(attempt(Call::AddKey))),
+    attack("request-key", "request_key", |_| {
+        AttackVerdict::unless_let_in(attempt(Call::RequestKey))
+    }),
+    attack("kexec", "kexec_load", |_| AttackVerdict::unless_let_in(attempt(Call::KexecLoad))),
     attack("init-module", "init_module", |_| {
-        Verdict::unless_let_in(rustix::system::init_module(b"", c""))
+        AttackVerdict::unless_let_in(rustix::system::init_module(b"", c""))
     }),
     attack("delete-module", "delete_module", |_| {
-        Verdict::unless_let_in(attempt(Call::DeleteModule))
+        AttackVerdict::unless_let_in(attempt(Call::DeleteModule))
     }),
-    attack("reboot", "reboot, spelt wrong", |_| Verdict::unless_let_in(attempt(Call::Reboot))),
-    attack("swapon", "swapon", |_| Verdict::unless_let_in(attempt(Call::SwapOn))),
-    attack("acct", "acct", |_| Verdict::unless_let_in(attempt(Call::Acct))),
-    attack("set-time", "settimeofday", |_| Verdict::unless_done(attempt(Call::SetTimeOfDay))),
+    attack("reboot", "reboot, spelt wrong", |_| {
+        AttackVerdict::unless_let_in(attempt(Call::Reboot))
+    }),
+    attack("swapon", "swapon", |_| AttackVerdict::unless_let_in(attempt(Call::SwapOn))),
+    attack("acct", "acct", |_| AttackVerdict::unless_let_in(attempt(Call::Acct))),
+    attack("set-time", "settimeofday", |_| AttackVerdict::unless_done(attempt(Call::SetTimeOfDay))),
     attack("kernel-log", "syslog: the kernel's log", |_| {
-        Verdict::unless_done(attempt(Call::Syslog))
+        AttackVerdict::unless_done(attempt(Call::Syslog))
     }),
-    attack("fanotify", "fanotify_init", |_| Verdict::unless_done(attempt(Call::FanotifyInit))),
-    attack("setuid-root", "setuid(0)", |_| Verdict::unless_done(set_thread_uid(Uid::ROOT))),
+    attack("fanotify", "fanotify_init", |_| {
+        AttackVerdict::unless_done(attempt(Call::FanotifyInit))
+    }),
+    attack("setuid-root", "setuid(0)", |_| AttackVerdict::unless_done(set_thread_uid(Uid::ROOT))),
     attack("setuid-program", "a set-user-ID program of the image", setuid_program),
     attack("privileges", "capabilities, no-new-privileges, system call filter", privileges),
     attack("raise-limits", "raise the limit of open files", |_| {
         let most = Rlimit { current: Some(1 << 30), maximum: Some(1 << 30) };
-        Verdict::unless_done(setrlimit(Resource::Nofile, most))
+        AttackVerdict::unless_done(setrlimit(Resource::Nofile, most))
     }),
 ];
 
 const fn attack(
     name: &'static str,
     tried: &'static str,
-    attempt: fn(&Targets) -> Verdict,
+    attempt: fn(&Targets) -> AttackVerdict,
 ) -> Attack {
     super::attack("H1", name, tried, attempt)
 }
 
 /// A mount that worked is taken away again: the other attempts see it too.
-fn on_tmp(mounted: rustix::io::Result<()>) -> Verdict {
+fn on_tmp(mounted: rustix::io::Result<()>) -> AttackVerdict {
     if mounted.is_ok() {
         unmount("/tmp", UnmountFlags::DETACH).ok();
     }
-    Verdict::unless_done(mounted)
+    AttackVerdict::unless_done(mounted)
 }
 
-fn unshare(namespaces: u32) -> Verdict {
-    Verdict::unless_done(attempt(Call::Unshare { namespaces }))
+fn unshare(namespaces: u32) -> AttackVerdict {
+    AttackVerdict::unless_done(attempt(Call::Unshare { namespaces }))
 }
 
 /// Our own namespaces count too: to enter one again takes the same right.
-fn setns(_: &Targets) -> Verdict {
+fn setns(_: &Targets) -> AttackVerdict {
     let mut last = io::Error::other("no namespace can be opened");
     for of in ["1", "self"] {
         for kind in ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"] {
@@ -157,23 +167,23 @@ fn setns(_: &Targets) -> Verdict {
                     .map_err(io::Error::from)
             });
             match entered {
-                Ok(()) => return Verdict::broken(format_args!("entered {kind} of {of}")),
+                Ok(()) => return AttackVerdict::broken(format_args!("entered {kind} of {of}")),
                 Err(err) => last = err,
             }
         }
     }
-    Verdict::held(last)
+    AttackVerdict::held(last)
 }
 
-fn device(kind: FileType, major: u32, minor: u32) -> Verdict {
+fn device(kind: FileType, major: u32, minor: u32) -> AttackVerdict {
     let path = format!("/tmp/sluice-attack-{major}-{minor}-{}", std::process::id());
     let made = mknodat(CWD, &path, kind, Mode::RUSR | Mode::WUSR, makedev(major, minor));
     drop(fs::remove_file(&path));
-    Verdict::unless_done(made)
+    AttackVerdict::unless_done(made)
 }
 
 /// Runs one, if there is one, and sees who it became.
-fn setuid_program(_: &Targets) -> Verdict {
+fn setuid_program(_: &Targets) -> AttackVerdict {
     use std::os::unix::fs::PermissionsExt as _;
     let folders = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"];
     let programs = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
@@ -182,11 +192,11 @@ fn setuid_program(_: &Targets) -> Verdict {
             .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o4000 != 0)
     };
     let Some(program) = programs.flatten().map(|entry| entry.path()).find(is_set) else {
-        return Verdict::held("the image has none");
+        return AttackVerdict::held("the image has none");
     };
     // Whoever it runs as, it may not be dumped by us: then its /proc is root's.
     let child = std::process::Command::new(&program).stdin(std::process::Stdio::piped()).spawn();
-    let Ok(mut child) = child else { return Verdict::held("it cannot be started") };
+    let Ok(mut child) = child else { return AttackVerdict::held("it cannot be started") };
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
     drop(child.kill());
     drop(child.wait());
@@ -197,14 +207,14 @@ fn setuid_program(_: &Targets) -> Verdict {
     let ours = rustix::process::getuid().as_raw().to_string();
     match effective {
         Some(uid) if uid == "0" && ours != "0" => {
-            Verdict::broken(format_args!("{} ran as root", program.display()))
+            AttackVerdict::broken(format_args!("{} ran as root", program.display()))
         }
-        Some(_) | None => Verdict::held(format_args!("{} gained nothing", program.display())),
+        Some(_) | None => AttackVerdict::held(format_args!("{} gained nothing", program.display())),
     }
 }
 
 /// What the kernel says about this very process.
-fn privileges(_: &Targets) -> Verdict {
+fn privileges(_: &Targets) -> AttackVerdict {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -226,8 +236,8 @@ fn privileges(_: &Targets) -> Verdict {
         wrong.push("root".to_owned());
     }
     match wrong.is_empty() {
-        true => Verdict::held("no capabilities, no new privileges, filtered, not root"),
-        false => Verdict::broken(wrong.join(", ")),
+        true => AttackVerdict::held("no capabilities, no new privileges, filtered, not root"),
+        false => AttackVerdict::broken(wrong.join(", ")),
     }
 }
 

