@@ -74,19 +74,44 @@ fn modules_use_each_other_in_one_direction() {
 }
 
 #[test]
-fn the_engine_neither_prints_nor_asks_its_own_process() {
-    let mut files = Vec::new();
-    sources(&root().join("runner/engine/src"), "", &mut files);
-    let tests: Vec<PathBuf> = files.iter().flat_map(|(_, path)| tests_of(path)).collect();
-    let mut wrong = Vec::new();
-    for (_, path) in files {
-        let text = product(&fs::read_to_string(&path).unwrap());
-        let found = NOT_IN_THE_ENGINE.iter().filter(|word| text.contains(*word));
-        if !tests.iter().any(|test| path.starts_with(test)) {
-            wrong.extend(found.map(|word| format!("{}: {word}", path.display())));
+fn a_name_means_one_thing_in_all_crates() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (_, folder) in CRATES.iter().filter(|(name, _)| *name != "sluice-tests") {
+        for (path, text) in product_sources(&root().join(folder).join("src")) {
+            // Not of what is declared within a function.
+            for line in text.lines().filter(|line| !line.starts_with("  ")) {
+                let mut words = words(line).skip_while(|word| !["enum", "struct"].contains(word));
+                if let (Some(_), Some(name)) = (words.next(), words.next()) {
+                    places.entry(name.to_owned()).or_default().push(path.display().to_string());
+                }
+            }
         }
     }
+    assert!(places.len() > 500, "{} types", places.len());
+    // Every program has its arguments.
+    places.remove("Args");
+    places.retain(|_, places| places.len() > 1);
+    assert!(places.is_empty(), "{places:#?}");
+}
+
+#[test]
+fn the_engine_neither_prints_nor_asks_its_own_process() {
+    let mut wrong = Vec::new();
+    for (path, text) in product_sources(&root().join("runner/engine/src")) {
+        let found = NOT_IN_THE_ENGINE.iter().filter(|word| text.contains(*word));
+        wrong.extend(found.map(|word| format!("{}: {word}", path.display())));
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Every file below `folder` but those of tests, as [`product`] has it.
+fn product_sources(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut files = Vec::new();
+    sources(folder, "", &mut files);
+    let tests: Vec<PathBuf> = files.iter().flat_map(|(_, path)| tests_of(path)).collect();
+    let kept = files.into_iter().map(|(_, path)| path);
+    let kept = kept.filter(|path| !tests.iter().any(|test| path.starts_with(test)));
+    kept.map(|path| (path.clone(), product(&fs::read_to_string(&path).unwrap()))).collect()
 }
 
 /// Its caller's variables, terminal and signals are not this process's.

@@ -230,9 +230,9 @@ fn watch(
         loop {
             let pause = memory.as_ref().map(Memory::pause);
             match ready(ended, if listening { Some(runner.socket()) } else { None }, pause) {
-                Ready::Ended => break,
-                Ready::Nobody => {}
-                Ready::Other => match runner.hear::<LauncherCommand>() {
+                Readiness::Ended => break,
+                Readiness::Nobody => {}
+                Readiness::Other => match runner.hear::<LauncherCommand>() {
                     Some(LauncherCommand::Kill) => end(sandbox),
                     // It goes on by itself.
                     None if session => listening = false,
@@ -262,7 +262,7 @@ fn watch(
 
 /// Who has something for us.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Ready {
+enum Readiness {
     Ended,
     /// It took too long.
     Nobody,
@@ -270,19 +270,19 @@ enum Ready {
 }
 
 /// Waits until `ended` is ready, or `other` if one is given, or for so long.
-fn ready(ended: &OwnedFd, other: Option<BorrowedFd<'_>>, pause: Option<Duration>) -> Ready {
+fn ready(ended: &OwnedFd, other: Option<BorrowedFd<'_>>, pause: Option<Duration>) -> Readiness {
     let mut watched = vec![PollFd::new(ended, PollFlags::IN)];
     watched.extend(other.map(|other| PollFd::from_borrowed_fd(other, PollFlags::IN)));
     let pause = pause.and_then(|pause| Timespec::try_from(pause).ok());
     loop {
         match poll(&mut watched, pause.as_ref()) {
-            Ok(0) => return Ready::Nobody,
+            Ok(0) => return Readiness::Nobody,
             Ok(_) if watched.first().is_none_or(|fd| !fd.revents().is_empty()) => {
-                return Ready::Ended;
+                return Readiness::Ended;
             }
-            Ok(_) => return Ready::Other,
+            Ok(_) => return Readiness::Other,
             Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return Ready::Ended,
+            Err(_) => return Readiness::Ended,
         }
     }
 }
@@ -321,7 +321,8 @@ impl Runner {
 
     /// The same, unless the sandbox has something to say before: then it failed.
     fn hear_beside<T: DeserializeOwned>(&mut self, near: &OwnedFd) -> Result<Option<T>, Failed> {
-        if self.lines.buffer().is_empty() && ready(near, Some(self.socket()), None) == Ready::Ended
+        if self.lines.buffer().is_empty()
+            && ready(near, Some(self.socket()), None) == Readiness::Ended
         {
             started(near)?;
         }

@@ -3,7 +3,7 @@
 //! Every file is copied here and compared with what was recorded before anything
 //! of the project is touched, and made safe on disk with one call for all. What
 //! comes after is renaming, so a file is replaced whole or not at all. The
-//! directory goes away with the [`Stage`].
+//! directory goes away with the [`ApplyStage`].
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,14 +20,14 @@ use super::write::{ApplyError, disk};
 
 /// Drafts of everything that comes.
 #[derive(Debug)]
-pub(super) struct Stage<'p> {
+pub(super) struct ApplyStage<'p> {
     project: &'p Directory,
     name: String,
     pub(super) directory: Directory,
     drafts: BTreeMap<TreePath, String>,
 }
 
-impl<'p> Stage<'p> {
+impl<'p> ApplyStage<'p> {
     /// Copies what the changes bring; at fault is the first that cannot be had.
     pub(super) fn fill(
         project: &'p Directory,
@@ -108,7 +108,7 @@ impl<'p> Stage<'p> {
     }
 }
 
-impl Drop for Stage<'_> {
+impl Drop for ApplyStage<'_> {
     fn drop(&mut self) {
         // What is left in it is ours alone, and of no use.
         drop(remove_all(self.project, self.name.as_bytes()));

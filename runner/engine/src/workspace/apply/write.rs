@@ -1,7 +1,7 @@
 //! Writes checked changes into the project.
 //!
 //! First everything that comes is copied beside its place and compared with what
-//! was recorded ([`Stage`]). Then what goes, goes, deepest first; then
+//! was recorded ([`ApplyStage`]). Then what goes, goes, deepest first; then
 //! directories, files and links come; permissions of directories come last, so
 //! that a directory nobody may write to can still be filled. Nothing is written
 //! through a link: every directory on the way is opened as one.
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::super::changes::{Change, Node};
 use super::check::{self, ApplyRefusal, Checked};
-use super::stage::Stage;
+use super::stage::ApplyStage;
 
 /// How far it went.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub enum ApplyError {
 pub fn write(checked: &Checked<'_>, project: &Directory, upper: &Directory) -> Applied {
     let mut done = Applied { applied: Vec::new(), stopped: None };
     let ready = checked.ready();
-    let stage = match Stage::fill(project, upper, ready) {
+    let stage = match ApplyStage::fill(project, upper, ready) {
         Ok(stage) => stage,
         Err(stopped) => return Applied { stopped: Some(stopped), ..done },
     };
@@ -75,7 +75,7 @@ enum WriteStep {
 
 struct Writer<'a> {
     project: &'a Directory,
-    stage: &'a Stage<'a>,
+    stage: &'a ApplyStage<'a>,
 }
 
 impl Writer<'_> {
