@@ -1,7 +1,7 @@
 //! Certificates: the gateway's own authority, the leaves it mints, the roots it
 //! trusts upstream, and what a sandbox needs in order to trust the gateway.
 //!
-//! Towards a sandbox, read in this order: an [`CertificateAuthority`] signs; [`Serving`]
+//! Towards a sandbox, read in this order: a [`CertificateAuthority`] signs; [`Serving`]
 //! presents, for a host that policy has admitted, a leaf minted for that host
 //! and nothing else. Towards the internet, [`Roots`] becomes an [`UpstreamTls`].
 //! Into a sandbox goes a [`TrustKit`]: files that hold the authority's certificate,

@@ -30,11 +30,11 @@ impl Denial {
     pub(crate) fn of_request(decision: &Decision<'_>, question: &PolicyQuestion<'_>) -> Self {
         let PolicyQuestion { scheme, to, method, path, .. } = question;
         let mut what = format!("`{method} {scheme}://{to}{path}`");
-        if let Some(other) = question.overridden.filter(|other| other != method) {
-            what.push_str(&format!(", by a header {other},"));
+        if let Some(other) = question.override_method.filter(|other| other != method) {
+            what.push_str(&format!(", which a header or a parameter turns into {other},"));
         }
-        if let Some(other) = question.further.first() {
-            what.push_str(&format!(", by a header or a parameter `{}`,", other.path));
+        if let Some(other) = question.alternate_paths.first() {
+            what.push_str(&format!(", which a header or a parameter turns into `{}`,", other.path));
         }
         if question.websocket {
             what.push_str(" as a WebSocket");
@@ -50,7 +50,9 @@ impl Denial {
                 "the rule `{rule}` wants the body checked, which this gateway cannot do yet"
             ),
             NotDoneYet::Secret => {
-                format!("the rule `{rule}` puts a secret into the request, and none is at hand")
+                format!(
+                    "the rule `{rule}` puts a secret into the request, which this gateway cannot do yet"
+                )
             }
         };
         let code = lacking.code();
@@ -90,7 +92,7 @@ impl Denial {
 /// The smallest entry that would let the request pass.
 fn narrowest_entry(question: &PolicyQuestion<'_>) -> Option<String> {
     // One entry would not do.
-    if !question.further.is_empty() {
+    if !question.alternate_paths.is_empty() {
         return None;
     }
     let scheme = match (question.scheme, question.websocket) {
@@ -101,7 +103,7 @@ fn narrowest_entry(question: &PolicyQuestion<'_>) -> Option<String> {
     };
     let url = format!("{scheme}://{}{}", question.to, question.path);
     let asked = policies::SampleRequest::new(question.method.as_str(), &url).ok()?;
-    Some(Policy::hint(&asked, question.overridden))
+    Some(Policy::hint(&asked, question.override_method))
 }
 
 /// Quotes what YAML's flow style would read otherwise.

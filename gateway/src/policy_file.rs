@@ -1,8 +1,8 @@
 //! The policy as a file on the gateway's side.
 //!
 //! `policies` touches no file; this does. What a policy extends is found beside
-//! the file that says so. A policy that is read is whole or is not there:
-//! missing, unreadable and half right all mean that nothing changes.
+//! the file that says so. A policy that is missing, unreadable or half right
+//! never takes effect: at the start nothing is served, on a reload the one before stays.
 
 use std::fs::File;
 use std::io::{self, Read as _};

@@ -1,9 +1,9 @@
-//! Step 5 of 10: one reading of the request.
+//! Step 5 of 10: the request, parsed once.
 //!
 //! HTTP/1.1 and HTTP/2 say the same things in different places. Both are brought
 //! into a [`RawRequest`], which holds what was sent, and [`ParsedRequest::read`] makes
-//! of it the one reading that policy judges and the upstream gets. Whatever could be
-//! read in two ways is refused here: two hosts, a host that is not the
+//! of it the one form that policy judges and the upstream gets. What cannot be judged
+//! in each of its readings is refused here: two hosts, a host that is not the
 //! connection's, a path with dot segments, a method we do not know, two spellings
 //! of one header.
 //!
@@ -37,13 +37,13 @@ pub(crate) struct RawRequest<'h> {
     pub(crate) websocket: bool,
 }
 
-/// A request in its one reading.
+/// A request, parsed.
 #[derive(Clone)]
 pub(crate) struct ParsedRequest<'h> {
     pub(crate) method: Method,
-    pub(crate) overridden: Option<Method>,
+    pub(crate) override_method: Option<Method>,
     /// Paths that it tells the server to serve instead.
-    pub(crate) further: Vec<AlternatePath>,
+    pub(crate) alternate_paths: Vec<AlternatePath>,
     pub(crate) path: RequestPath,
     pub(crate) query: Option<Query>,
     pub(crate) websocket: bool,
@@ -75,15 +75,25 @@ impl<'h> ParsedRequest<'h> {
         let RawRequest { version, headers, websocket, .. } = *raw;
         check_fields(headers).map_err(|err| Refusal::Ambiguous(err.to_string()))?;
         let sent = SentRequest { scheme, to, method, query: query.as_ref(), headers };
-        let RequestOverrides { method: overridden, paths: further } =
+        let RequestOverrides { method: override_method, paths: alternate_paths } =
             RequestOverrides::read(&sent).map_err(|err| refused_override(err, to))?;
-        match overridden {
+        match override_method {
             Some(Method::Connect) => return Err(Refusal::ConnectInside),
             Some(Method::Trace) => return Err(Refusal::Trace),
             _ => {}
         }
         let grpc = is_grpc(headers);
-        Ok(Self { method, overridden, further, path, query, websocket, grpc, version, headers })
+        Ok(Self {
+            method,
+            override_method,
+            alternate_paths,
+            path,
+            query,
+            websocket,
+            grpc,
+            version,
+            headers,
+        })
     }
 
     /// What policy is asked about it.
@@ -96,8 +106,8 @@ impl<'h> ParsedRequest<'h> {
             scheme,
             to,
             method: self.method,
-            overridden: self.overridden,
-            further: &self.further,
+            override_method: self.override_method,
+            alternate_paths: &self.alternate_paths,
             path: &self.path,
             query: self.query.as_ref(),
             headers: self.headers,
@@ -107,7 +117,7 @@ impl<'h> ParsedRequest<'h> {
 
     /// Whether it may change something on the server, as sent or as meant.
     pub(crate) fn mutates(&self) -> bool {
-        self.method.mutates() || self.overridden.is_some_and(Method::mutates) || self.websocket
+        self.method.mutates() || self.override_method.is_some_and(Method::mutates) || self.websocket
     }
 }
 

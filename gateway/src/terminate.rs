@@ -1,8 +1,8 @@
-//! Step 4 of 10: TLS, under a leaf minted for the destination.
+//! Step 4 of 10: TLS, under a leaf that we mint.
 //!
 //! Comes after policy let the destination in, or decided to say no in words the
-//! client understands. The leaf is the destination's, whatever name the client
-//! sent; a name that is not the destination's is refused, in the tunnel.
+//! client understands. The leaf is for the destination. A client that sends another
+//! name gets a leaf for that name, and every request in the tunnel is refused.
 
 use std::sync::Arc;
 

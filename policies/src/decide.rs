@@ -93,7 +93,7 @@ impl Rules {
 
     pub(crate) fn decide(&self, question: &PolicyQuestion<'_>) -> Decision<'_> {
         let as_sent = self.decide_method(question);
-        let Some(method) = question.overridden else { return as_sent };
+        let Some(method) = question.override_method else { return as_sent };
         // The server may act on either, so the stricter answer counts.
         as_sent.for_either(self.decide_method(&PolicyQuestion { method, ..*question }))
     }

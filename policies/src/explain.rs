@@ -110,8 +110,8 @@ impl Policy {
     }
 
     /// The narrowest entry for `net.allow` that would let a request pass, in flow form
-    /// and ready to paste. `overridden` is the method that a header asks for, if any.
-    pub fn hint(sample: &SampleRequest, overridden: Option<Method>) -> String {
+    /// and ready to paste. `override_method` is the method that a header asks for, if any.
+    pub fn hint(sample: &SampleRequest, override_method: Option<Method>) -> String {
         let target = &sample.target;
         let mut entry = format!("{{host: {}", quoted(&target.destination.host.to_string()));
         let mut add =
@@ -125,7 +125,7 @@ impl Policy {
         if sample.websocket {
             add("websocket: true".to_owned());
         } else {
-            let other = overridden.filter(|other| *other != sample.method);
+            let other = override_method.filter(|other| *other != sample.method);
             let other = other.map(|other| format!(", {other}")).unwrap_or_default();
             add(format!("methods: [{}{other}]", sample.method.as_str()));
         }

@@ -182,7 +182,7 @@ impl Policy {
         }
         // The server may serve any of these paths, so the strictest answer counts.
         let as_sent = self.net.rules.decide(question);
-        question.further.iter().fold(as_sent, |strictest, AlternatePath { path, query }| {
+        question.alternate_paths.iter().fold(as_sent, |strictest, AlternatePath { path, query }| {
             let as_told = PolicyQuestion { path, query: query.as_ref(), ..*question };
             strictest.for_either(self.net.rules.decide(&as_told))
         })

@@ -14,12 +14,12 @@ pub struct PolicyQuestion<'a> {
     pub scheme: Scheme,
     pub to: &'a Destination,
     pub method: Method,
-    /// The method that a header such as `X-HTTP-Method-Override` asks the
-    /// server to use instead. Both must be allowed.
-    pub overridden: Option<Method>,
+    /// The method that a header such as `X-HTTP-Method-Override`, or a parameter such
+    /// as `_method`, asks the server to use instead. Both must be allowed.
+    pub override_method: Option<Method>,
     /// Paths that a header or a parameter asks the server to serve instead. All of
     /// them must be allowed.
-    pub further: &'a [AlternatePath],
+    pub alternate_paths: &'a [AlternatePath],
     pub path: &'a RequestPath,
     pub query: Option<&'a Query>,
     pub headers: &'a dyn Headers,

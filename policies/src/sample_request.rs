@@ -15,7 +15,7 @@ pub struct SampleRequest {
     pub target: Target,
     pub websocket: bool,
     headers: Vec<(HeaderName, String)>,
-    overridden: RequestOverrides,
+    overrides: RequestOverrides,
 }
 
 impl SampleRequest {
@@ -35,8 +35,8 @@ impl SampleRequest {
             _ => (url.to_owned(), false),
         };
         let target = Target::parse_url(&url).map_err(|err| err.to_string())?;
-        let (headers, overridden) = (Vec::new(), RequestOverrides::default());
-        Self { method, target, websocket, headers, overridden }.with_headers([])
+        let (headers, overrides) = (Vec::new(), RequestOverrides::default());
+        Self { method, target, websocket, headers, overrides }.with_headers([])
     }
 
     /// The same request with these headers besides; an error if the gateway would
@@ -54,7 +54,7 @@ impl SampleRequest {
             query: self.target.query.as_ref(),
             headers: &self,
         };
-        self.overridden = RequestOverrides::read(&sent).map_err(|err| err.to_string())?;
+        self.overrides = RequestOverrides::read(&sent).map_err(|err| err.to_string())?;
         Ok(self)
     }
 
@@ -76,8 +76,8 @@ impl SampleRequest {
             scheme: self.target.scheme,
             to: &self.target.destination,
             method: self.method,
-            overridden: self.overridden.method,
-            further: &self.overridden.paths,
+            override_method: self.overrides.method,
+            alternate_paths: &self.overrides.paths,
             path: &self.target.path,
             query: self.target.query.as_ref(),
             headers: self,

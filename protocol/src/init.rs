@@ -3,7 +3,7 @@
 //!
 //! The first process is told [`InitArgs`] on its command line. It connects to the
 //! host, reports [`InitMessage::Fact`]s and [`InitMessage::Ready`], and waits for a
-//! listening socket ([`InitCommand::Serve`]). From then on it answers whoever
+//! listening socket ([`InitOrder::Serve`]). From then on it answers whoever
 //! connects there: one connection, one [`InitRequest`] in a frame (its length in
 //! four bytes, most significant first, then JSON), answers and [`CommandOrder`]s one
 //! line of JSON each.
@@ -71,7 +71,7 @@ pub enum InitMessage {
 /// To the first process, once; the listening socket comes with it.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum InitCommand {
+pub enum InitOrder {
     Serve,
 }
 

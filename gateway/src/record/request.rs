@@ -23,7 +23,7 @@ use crate::request::{ParsedRequest, RawRequest};
 
 /// One request that has begun and must end.
 #[derive(Debug)]
-#[must_use = "an exchange that is dropped is recorded as abandoned"]
+#[must_use = "a request's record that is dropped is recorded as abandoned"]
 pub(crate) struct RequestRecord {
     id: Uuid,
     /// How far the log has to be written before the client is answered.
@@ -68,7 +68,7 @@ impl RequestRecord {
         &self.meter
     }
 
-    /// What was asked, in its one reading.
+    /// What was asked, as parsed.
     pub(crate) fn request(&mut self, scheme: Scheme, request: &ParsedRequest<'_>) {
         let Some(entry) = &mut self.entry else { return };
         let http = &mut entry.http;
@@ -84,7 +84,7 @@ impl RequestRecord {
         }));
     }
 
-    /// What was asked, as it was sent: it has no reading.
+    /// What was asked, as it was sent: it could not be parsed.
     pub(crate) fn unreadable(&mut self, asked: &RawRequest<'_>) {
         let Some(entry) = &mut self.entry else { return };
         let http = &mut entry.http;

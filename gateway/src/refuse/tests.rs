@@ -263,7 +263,9 @@ fn a_denied_request_names_the_method_that_a_header_asks_for() {
     let policy = "version: 1\nnet: {enabled: true, allow: [allowed.test]}\n";
     let policy = policies::read(&Source::new("t.yaml", policy), &NoFiles).unwrap();
     let to = Destination::parse("allowed.test:443").unwrap();
-    for (header, named) in [("DELETE", ", by a header DELETE,"), ("POST", "")] {
+    for (header, named) in
+        [("DELETE", ", which a header or a parameter turns into DELETE,"), ("POST", "")]
+    {
         let mut headers = crate::http1_codec::fields::Fields::default();
         let text = format!("Host: allowed.test\r\nX-HTTP-Method-Override: {header}\r\n");
         headers.read(text.as_bytes(), 16).unwrap();

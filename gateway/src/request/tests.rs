@@ -34,9 +34,9 @@ fn read_on(
     let request = ParsedRequest::read(&asked, Scheme::Https, to, spelt)
         .map_err(|refusal| format!("{} {}", refusal.status(), refusal.code()))?;
     let query = request.query.map(|query| format!("?{query}")).unwrap_or_default();
-    let meant = request.overridden.map(|method| format!(" as {method}")).unwrap_or_default();
+    let meant = request.override_method.map(|method| format!(" as {method}")).unwrap_or_default();
     let mut read = format!("{}{meant} {}{query}", request.method, request.path);
-    for AlternatePath { path, query } in &request.further {
+    for AlternatePath { path, query } in &request.alternate_paths {
         let query = query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
         read.push_str(&format!(" or {path}{query}"));
     }

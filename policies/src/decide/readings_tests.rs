@@ -312,9 +312,9 @@ fn observing_lets_pass_only_what_no_reading_denies_or_asks_about() {
         "allow: [{host: h.example, paths: [/v1/*]}], ask: [{host: h.example, paths: ['/ask/**']}],
          deny: [{host: h.example, paths: ['/admin/**']}, {host: h.example, methods: [DELETE]}]",
     );
-    let yields = |path: &str, overridden| {
+    let yields = |path: &str, override_method| {
         let asked = SampleRequest::new("POST", &format!("https://h.example{path}")).unwrap();
-        let decision = policy.decide(&PolicyQuestion { overridden, ..asked.question() });
+        let decision = policy.decide(&PolicyQuestion { override_method, ..asked.question() });
         assert_eq!(decision.verdict, Verdict::Deny, "{path}");
         decision.is_unmatched()
     };

@@ -360,7 +360,7 @@ fn of_two_rules_that_allow_either_method_the_one_for_the_method_sent_is_named() 
     let policy =
         policy("allow: [{host: h.example, methods: [POST]}, {host: h.example, methods: [PUT]}]");
     let asked = SampleRequest::new("POST", "https://h.example/").unwrap();
-    let question = PolicyQuestion { overridden: Some(Method::Put), ..asked.question() };
+    let question = PolicyQuestion { override_method: Some(Method::Put), ..asked.question() };
     assert_eq!(policy.decide(&question).to_string(), "allow: net.allow[0]");
 }
 
@@ -419,8 +419,9 @@ fn an_empty_list_denies_all() {
 fn an_overriding_header_is_judged_as_the_method_it_names() {
     let policy = policy("allow: [{host: h.example, methods: [GET, POST]}]");
     let asked = SampleRequest::new("POST", "https://h.example/").unwrap();
-    let with =
-        |overridden| policy.decide(&PolicyQuestion { overridden, ..asked.question() }).to_string();
+    let with = |override_method| {
+        policy.decide(&PolicyQuestion { override_method, ..asked.question() }).to_string()
+    };
     assert_eq!(with(None), "allow: net.allow[0]");
     assert_eq!(with(Some(Method::Get)), "allow: net.allow[0]");
     assert_eq!(with(Some(Method::Delete)), "deny: no rule matches");

@@ -279,11 +279,11 @@ fn a_network_that_is_off_is_told_how_to_be_on() {
 #[test]
 fn a_hint_names_the_method_that_a_header_asks_for_as_well() {
     let asked = SampleRequest::new("POST", "https://h.example/v1").unwrap();
-    for (overridden, methods) in
+    for (override_method, methods) in
         [(None, "POST"), (Some(Method::Post), "POST"), (Some(Method::Delete), "POST, DELETE")]
     {
         let expected = format!("{{host: h.example, methods: [{methods}], paths: [/v1]}}");
-        assert_eq!(Policy::hint(&asked, overridden), expected);
+        assert_eq!(Policy::hint(&asked, override_method), expected);
     }
 }
 

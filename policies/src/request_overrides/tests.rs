@@ -176,7 +176,7 @@ proptest! {
 #[test]
 fn a_sample_request_is_read_alike() {
     let asked = SampleRequest::new("POST", "https://allowed.test/?_method=DELETE").unwrap();
-    assert_eq!(asked.question().overridden, Some(Method::Delete));
+    assert_eq!(asked.question().override_method, Some(Method::Delete));
 }
 
 #[test]

@@ -185,7 +185,7 @@ impl Ran {
 
 /// A server that is `host`, where gateways of `backend` see this machine.
 pub async fn stand_in(backend: &dyn Backend, host: &str) -> anyhow::Result<Standin> {
-    let here = backend.host().await?;
+    let here = backend.host_address().await?;
     let standin = Setup::new(SocketAddr::new(here, 0), &[host]).start().await;
     standin.with_context(|| format!("cannot serve at {here}, where the gateway sees this machine"))
 }

@@ -11,11 +11,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{env, fs, thread};
 
-use engine::backend::{self, Backend, Chunk};
+use engine::backend::{self, Chunk};
 use engine::detached::{self, Handle};
 use engine::environment::Environment;
 use engine::evidence::RunFolder;
-use engine::plan::{Machine, RunId, plan};
 use engine::resolve::RunRequest;
 use engine::spec::BackendKind;
 use engine::state_folder;
@@ -56,7 +55,8 @@ async fn main() -> anyhow::Result<()> {
     println!("the starter is dead");
 
     let handle: Handle = serde_json::from_slice(&fs::read(written)?)?;
-    let (environment, backend) = surroundings(home.path()).await?;
+    let environment = surroundings(home.path())?;
+    let backend = backend::open(BackendKind::Namespaces, &environment).await?.backend;
     let (_nobody, mut events) = mpsc::channel(1);
     let caller = Caller { events: &mut events, sink: &mut Passed, recorder: None };
     detached::attach(&handle, 0, caller).await?;
@@ -75,19 +75,10 @@ async fn main() -> anyhow::Result<()> {
 
 /// Starts a run, writes down its handle, and stays until it is killed.
 async fn start(home: &Path) -> anyhow::Result<()> {
-    let (environment, backend) = surroundings(home).await?;
     let line = "for number in 1 2 3 4 5; do echo $number; sleep 0.4; done; exit 7";
-    let request = RunRequest {
-        policy: "version: 1\nproc: {timeout: 1m}\n".to_owned(),
-        command: ["sh", "-c", line].map(str::to_owned).to_vec(),
-        project: None,
-        backend: BackendKind::Namespaces,
-        image: None,
-    };
-    let resolved = request.resolve(&environment)?;
-    let (request, policy) = (&resolved.request, &resolved.policy);
-    let plan = plan(RunId::now(), request, policy, &Machine::this(), &backend.abilities())?;
-    let handle = detached::start(plan, &resolved, &*backend, &mut |_| {}).await?;
+    let request = RunRequest::new("version: 1\nproc: {timeout: 1m}\n", &["sh", "-c", line]);
+    let request = RunRequest { backend: BackendKind::Namespaces, ..request };
+    let handle = request.start(&surroundings(home)?).await?;
     let draft = home.join("handle.draft");
     fs::write(&draft, serde_json::to_vec(&handle)?)?;
     fs::rename(&draft, home.join("handle.json"))?;
@@ -95,12 +86,8 @@ async fn start(home: &Path) -> anyhow::Result<()> {
 }
 
 /// Everything of this example stands in `home`; programs are beside it.
-async fn surroundings(home: &Path) -> anyhow::Result<(Environment, Box<dyn Backend>)> {
-    let programs = env::current_exe()?.ancestors().nth(2).map(ToOwned::to_owned);
+fn surroundings(home: &Path) -> anyhow::Result<Environment> {
     let own = ["XDG_STATE_HOME", "XDG_RUNTIME_DIR"].map(|name| (name.into(), home.into()));
-    let named = env::vars_os().filter(|(name, _)| name.to_string_lossy().ends_with("_PROGRAM"));
-    let environment = Environment::new(named.chain(own));
-    let environment = environment.with_programs(programs.unwrap_or_default());
-    let backend = backend::open(BackendKind::Namespaces, &environment).await?.backend;
-    Ok((environment, backend))
+    let programs = env::current_exe()?.ancestors().nth(2).expect("a folder").to_owned();
+    Ok(Environment::new(env::vars_os().chain(own)).with_programs(programs))
 }

@@ -8,14 +8,12 @@
 
 use std::time::Duration;
 
+use engine::backend::Chunk;
 use engine::environment::Environment;
 use engine::outcome::Outcome;
-use engine::plan::{Machine, RunId, plan};
 use engine::resolve::RunRequest;
 use engine::spec::BackendKind;
 use engine::supervise::{CallerEvent, OutputSink};
-use engine::{backend, run};
-use protocol::init::TerminalSize;
 use tokio::sync::mpsc;
 
 /// Collects what a command prints.
@@ -24,11 +22,7 @@ struct Collected(Vec<u8>);
 
 #[async_trait::async_trait]
 impl OutputSink for Collected {
-    async fn printed(
-        &mut self,
-        chunk: &engine::backend::Chunk,
-        _: Duration,
-    ) -> std::io::Result<()> {
+    async fn printed(&mut self, chunk: &Chunk, _: Duration) -> std::io::Result<()> {
         self.0.extend(&chunk.bytes);
         Ok(())
     }
@@ -57,32 +51,12 @@ async fn carry_out(
     events: mpsc::Receiver<CallerEvent>,
 ) -> anyhow::Result<(Vec<u8>, Outcome)> {
     let state = tempfile::tempdir()?;
-    let programs = std::env::current_exe()?.ancestors().nth(2).map(ToOwned::to_owned);
     let own = ["XDG_STATE_HOME", "XDG_RUNTIME_DIR"].map(|name| (name.into(), state.path().into()));
-    let named =
-        std::env::vars_os().filter(|(name, _)| name.to_string_lossy().ends_with("_PROGRAM"));
-    let environment = Environment::new(named.chain(own));
-    let environment = environment.with_programs(programs.unwrap_or_default());
-    let request = RunRequest {
-        policy: "version: 1\nproc: {timeout: 1m}\n".to_owned(),
-        command: ["sh", "-c", line].map(str::to_owned).to_vec(),
-        project: None,
-        backend: BackendKind::Namespaces,
-        image: None,
-    };
-    let resolved = request.resolve(&environment)?;
-    let backend = backend::open(BackendKind::Namespaces, &environment).await?.backend;
-    let (request, policy) = (&resolved.request, &resolved.policy);
-    let plan = plan(RunId::now(), request, policy, &Machine::this(), &backend.abilities())?;
+    let programs = std::env::current_exe()?.ancestors().nth(2).expect("a folder").to_owned();
+    let environment = Environment::new(std::env::vars_os().chain(own)).with_programs(programs);
     let mut sink = Collected::default();
-    let starter = run::Starter {
-        events,
-        sink: &mut sink,
-        input: None,
-        size: TerminalSize { columns: 80, rows: 24 },
-        say: &mut |_| {},
-        announce: |_, _| {},
-    };
-    let report = run::run(&plan, &resolved, &*backend, starter).await;
+    let request = RunRequest::new("version: 1\nproc: {timeout: 1m}\n", &["sh", "-c", line]);
+    let request = RunRequest { backend: BackendKind::Namespaces, ..request };
+    let report = request.run(&environment, events, &mut sink).await?;
     Ok((sink.0, report.ended?.outcome))
 }

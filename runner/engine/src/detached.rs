@@ -124,7 +124,7 @@ pub async fn signal(handle: &Handle, number: u8) -> anyhow::Result<()> {
 /// was made for it.
 pub async fn finish(handle: &Handle, backend: &dyn Backend) -> anyhow::Result<Finished> {
     let state = handle.state()?;
-    let held = run_lock::try_hold(&handle.folder).context("somebody else is finishing it")?;
+    let held = run_lock::try_lock(&handle.folder).context("somebody else is finishing it")?;
     let budget = WorkBudget::unattended();
     Ok(finish_session(&state, Why::Stopped, backend, held, &budget).await)
 }
@@ -142,7 +142,8 @@ impl Handle {
     }
 }
 
-const NO_TERMINAL: TerminalSize = TerminalSize { columns: 80, rows: 24 };
+/// The size of a terminal that nobody looks at.
+pub(crate) const NO_TERMINAL: TerminalSize = TerminalSize { columns: 80, rows: 24 };
 
 #[cfg(test)]
 mod tests {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use inside::passing;
-use protocol::init::{InitCommand, InitMessage, MAX_LINE_BYTES};
+use protocol::init::{InitMessage, InitOrder, MAX_LINE_BYTES};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Interest};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time;
@@ -30,7 +30,7 @@ pub struct Link {
     lines: BufReader<UnixStream>,
 }
 
-/// Why nothing was resolved.
+/// Why the first process's report did not arrive, or cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     #[error("sluice-init sent more than {MAX_FACTS} facts")]
@@ -91,8 +91,8 @@ impl Link {
     }
 
     /// Hands over the socket that commands are served on.
-    pub async fn serve(&self, listener: impl AsFd) -> Result<(), LinkError> {
-        let line = passing::line(&InitCommand::Serve)?;
+    pub async fn hand_over_socket(&self, listener: impl AsFd) -> Result<(), LinkError> {
+        let line = passing::line(&InitOrder::Serve)?;
         let stream = self.lines.get_ref();
         // One short line: it goes whole or not at all.
         let send = || Ok(passing::send_some(stream, &line, &[listener.as_fd()])?);

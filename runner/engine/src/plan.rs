@@ -92,7 +92,7 @@ pub struct Plan {
 pub enum RecordedValue {
     /// A person gave it, so it may be a secret. Nothing if there is no key.
     Hashed { hmac_sha256: Option<String> },
-    /// We chose it invocation.
+    /// We chose it ourselves.
     Plain(String),
 }
 

@@ -25,7 +25,7 @@ use crate::disk::{Watch, Watched};
 use crate::environment::Environment;
 use crate::evidence::{FolderError, RunFolder};
 use crate::plan::{MountPlan, Plan, UserIds};
-use crate::run_lock::{self, Held};
+use crate::run_lock::{self, RunLock};
 use crate::settings;
 use crate::spec::ResolvedRun;
 use crate::start_turn::{StartTurn, turn};
@@ -41,7 +41,7 @@ pub struct Prepared {
     pub workspace: Option<workspace::PreparedWorkspace>,
     pub evidence: RunFolder,
     /// Says to others that somebody carries this run out.
-    _held: Held,
+    _held: RunLock,
 }
 
 /// Why a run cannot be prepared.
@@ -100,7 +100,7 @@ pub fn prepare(plan: &Plan, resolved: &ResolvedRun) -> Result<Prepared, PrepareE
 
 /// Makes the run's folder and holds it. It gets its name only once it is held: a
 /// sweep that found it before would take it for what a crash left.
-fn begin(folder: &Path, backend: &str) -> Result<Held, PrepareError> {
+fn begin(folder: &Path, backend: &str) -> Result<RunLock, PrepareError> {
     let new = run_lock::beginning_of(folder);
     let runtime = folder.parent().unwrap_or(folder);
     DirBuilder::new()
@@ -110,13 +110,13 @@ fn begin(folder: &Path, backend: &str) -> Result<Held, PrepareError> {
         .map_err(failed("make", runtime))?;
     check_private_dir(runtime)?;
     private(&new)?;
-    let held = run_lock::hold(&new).map_err(failed("hold", &new))?;
+    let held = run_lock::lock(&new).map_err(failed("lock", &new))?;
     run_lock::name_backend(&new, backend).map_err(failed("write to", &new))?;
-    fs::rename(&new, folder).map_err(failed("name", folder))?;
+    fs::rename(&new, folder).map_err(failed("rename the new folder to", folder))?;
     Ok(held)
 }
 
-/// Whom a gateway is to believe.
+/// The CA certificates by which a gateway verifies upstreams.
 pub async fn upstream_roots(resolved: &ResolvedRun) -> Result<ContentFiles, PrepareError> {
     let upstream = resolved.upstream.clone();
     // Reading a machine's roots takes a while, and others can go on meanwhile.
@@ -318,7 +318,8 @@ fn first_few(paths: &[TreePath]) -> String {
 
 fn private(path: &Path) -> Result<(), PrepareError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("make", path))?;
-    fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(failed("close", path))
+    fs::set_permissions(path, Permissions::from_mode(0o700))
+        .map_err(failed("restrict access to", path))
 }
 
 /// In a directory that everybody writes to, somebody may have been here before us

@@ -135,7 +135,8 @@ impl Record {
 }
 
 /// Keeps what a command printed, as it happens and whoever else wants to know. A
-/// recording that cannot be written any more ends; the run does not.
+/// recording that cannot be written any more ends; the command goes on, and the run is
+/// reported as failed when it has ended.
 #[derive(Debug)]
 pub struct Recorder {
     transcript: Option<Transcript>,

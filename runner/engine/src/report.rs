@@ -40,7 +40,7 @@ impl RunReport {
     pub fn begun(begun: Timestamp) -> Self {
         Self {
             begun,
-            ended: Err(RunError::Transcript(io::Error::other("it was not started"))),
+            ended: Err(RunError::NotStarted),
             findings: Vec::new(),
             used: Provenance::default(),
             left: Vec::new(),
@@ -82,6 +82,8 @@ pub enum RunError {
     Link(#[from] LinkError),
     #[error("the sandbox is weaker than planned, so nothing was started: {shortfalls}")]
     NotIsolated { shortfalls: String },
+    #[error("the run was not started")]
+    NotStarted,
     #[error(transparent)]
     Prepare(#[from] PrepareError),
     #[error("the transcript cannot be written")]

@@ -7,12 +7,19 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use policies::{NoFiles, ProcLimits, Source, Workspace};
+use tokio::sync::mpsc;
 
+use crate::backend::{self, Backend};
+use crate::detached::{self, Handle, NO_TERMINAL};
 use crate::environment::Environment;
 use crate::origin::StartedBy;
 use crate::phases::Phases;
+use crate::plan::{Machine, Plan, RunId, plan};
+use crate::report::RunReport;
+use crate::run::{Starter, run};
 use crate::spec::{Approval, BackendKind, GatewayPolicy, Request, ResolvedRun, Upstream};
 use crate::state_folder;
+use crate::supervise::{CallerEvent, OutputSink};
 use crate::workspace::owners::{Owners, owners};
 
 /// What a program asks for.
@@ -29,6 +36,53 @@ pub struct RunRequest {
 }
 
 impl RunRequest {
+    /// A command without a project, wherever sandboxes can be made here.
+    pub fn new(policy: &str, command: &[&str]) -> Self {
+        Self {
+            policy: policy.to_owned(),
+            command: command.iter().map(|&word| word.to_owned()).collect(),
+            project: None,
+            backend: BackendKind::Auto,
+            image: None,
+        }
+    }
+
+    /// Carries it out, from its plan to its sealed evidence.
+    pub async fn run(
+        self,
+        environment: &Environment,
+        events: mpsc::Receiver<CallerEvent>,
+        sink: &mut dyn OutputSink,
+    ) -> anyhow::Result<RunReport> {
+        let (resolved, backend, plan) = self.plan(environment).await?;
+        let starter = Starter {
+            events,
+            sink,
+            input: None,
+            size: NO_TERMINAL,
+            say: &mut |_| {},
+            announce: |_, _| {},
+        };
+        Ok(run(&plan, &resolved, &*backend, starter).await)
+    }
+
+    /// Starts it and leaves it; it goes on when this process is gone.
+    pub async fn start(self, environment: &Environment) -> anyhow::Result<Handle> {
+        let (resolved, backend, plan) = self.plan(environment).await?;
+        detached::start(plan, &resolved, &*backend, &mut |_| {}).await
+    }
+
+    async fn plan(
+        self,
+        environment: &Environment,
+    ) -> anyhow::Result<(ResolvedRun, Box<dyn Backend>, Plan)> {
+        let backend = backend::open(self.backend, environment).await?.backend;
+        let resolved = self.resolve(environment)?;
+        let (request, policy) = (&resolved.request, &resolved.policy);
+        let plan = plan(RunId::now(), request, policy, &Machine::this(), &backend.abilities())?;
+        Ok((resolved, backend, plan))
+    }
+
     /// Says what is meant: the policy is read and checked, and whoever asks for it is
     /// who `environment` says.
     pub fn resolve(self, environment: &Environment) -> anyhow::Result<ResolvedRun> {

@@ -1,6 +1,7 @@
 //! One run, from plan to teardown.
 //!
-//! [`run`] is the story; each line of [`carry_out`] is a file of this crate.
+//! [`run`] is the story and [`carry_out`] its middle: [`bring_up`], the command
+//! ([`run_command`]), the gateway's end ([`finish_gateway`]).
 //! Planning is pure and comes before anything is made, so `--dry-run` is
 //! exact. Teardown happens on every path out, including the failed ones, and
 //! the evidence is closed after it: it says what could not be removed.
@@ -56,7 +57,7 @@ pub struct Starter<'s> {
     pub size: TerminalSize,
     /// What they should know before the command starts.
     pub say: &'s mut dyn FnMut(&str),
-    /// Closing the evidence takes long.
+    /// Called when closing the evidence takes long.
     pub announce: Announce,
 }
 
@@ -92,7 +93,7 @@ pub async fn run(
     let mut used = Provenance::default();
     let unsealed = Unsealed::new(plan, resolved, &prepared, begun);
     let sealer = unsealed.begin(resolved, &prepared.evidence);
-    let looked = async { used = phases.of("look", backend.used(&plan.image)).await };
+    let looked = async { used = phases.of("look", backend.provenance(&plan.image)).await };
     let carried = carry_out(work, &mut teardown, &mut findings, &mut starter);
     let (ended, ()) = tokio::join!(carried, looked);
     let left = phases.of("teardown", teardown.run(backend)).await;
@@ -144,27 +145,28 @@ async fn carry_out(
         let bringing_up = bring_up(plan, resolved, backend, prepared, teardown, findings);
         unless_stopped(bringing_up, &mut starter.events).await
     };
-    let (RunningSandbox { started, gateway }, isolated) = match brought_up {
+    let (BroughtUp { started, gateway }, isolated) = match brought_up {
         BringUp::Up(brought_up) => brought_up?,
         BringUp::Stopped(signal) => return Ok(Done::stopped(signal)),
     };
     drop(turn);
     let resources = backend.resources(plan);
-    // What has ended goes at once. One that cannot is tried again with the rest,
-    // and then said.
+    // What has ended is removed at once. What cannot be removed now is tried again by
+    // the teardown, which reports it.
     let remove = async |name, what: &Resource| {
         drop(resolved.phases.of(name, teardown::remove(what, backend)).await);
     };
     let (command_lives, command_gone) = oneshot::channel();
     let running = async {
-        let seen = go(isolated, work, started, starter, command_lives).await;
+        let seen = run_command(isolated, work, started, starter, command_lives).await;
         remove("remove sandbox", &resources.sandbox).await;
         seen
     };
     let finishing = async {
         let gateway = gateway?;
         let log = gateway.log.clone();
-        let traffic = finish(work, gateway, command_gone).await.ok_or_else(|| log.last_words());
+        let traffic =
+            finish_gateway(work, gateway, command_gone).await.ok_or_else(|| log.last_words());
         if let Some(made) = &resources.gateway {
             remove("remove gateway", made).await;
         }
@@ -233,26 +235,26 @@ pub async fn bring_up(
     prepared: &Prepared,
     teardown: &mut Teardown,
     findings: &mut Vec<Finding>,
-) -> Result<(RunningSandbox, Isolated), RunError> {
+) -> Result<(BroughtUp, Isolated), RunError> {
     for resource in backend.resources(plan).all() {
         teardown.will_make(resource.clone());
     }
     let phases = &resolved.phases;
-    let ground = match &prepared.gateway {
+    let parts = match &prepared.gateway {
         None => None,
         Some(content) => {
             let network = phases.of("network", backend.make_network(plan));
             let gateway = phases.of("create gateway", backend.create_gateway(plan, content));
             let roots = phases.of("roots", prepare::upstream_roots(resolved));
             let (network, gateway, roots) = tokio::join!(network, gateway, roots);
-            Some(Ground { network: network?, gateway: gateway?, roots: roots? })
+            Some(GatewayParts { network: network?, gateway: gateway?, roots: roots? })
         }
     };
-    let network = ground.as_ref().map(|ground| ground.network.clone());
+    let network = parts.as_ref().map(|parts| parts.network.clone());
     let hopeless = Notify::new();
     let gateway = async {
-        let Some(ground) = ground else { return Ok(None) };
-        let brought_up = bring_up_gateway(plan, resolved, backend, prepared, ground).await;
+        let Some(parts) = parts else { return Ok(None) };
+        let brought_up = bring_up_gateway(plan, resolved, backend, prepared, parts).await;
         if brought_up.is_err() {
             hopeless.notify_one();
         }
@@ -277,14 +279,14 @@ pub async fn bring_up(
     let isolated =
         isolated.ok_or_else(|| RunError::NotIsolated { shortfalls: shortfalls(findings) })?;
     prepared.unmount_staging();
-    Ok((RunningSandbox { started, gateway }, isolated))
+    Ok((BroughtUp { started, gateway }, isolated))
 }
 
-/// What a gateway and its sandbox are put on.
-struct Ground {
+/// What must be there before a gateway can be started.
+struct GatewayParts {
     network: Network,
     gateway: CreatedGateway,
-    /// Whom the gateway believes.
+    /// The CA certificates by which it verifies upstreams.
     roots: ContentFiles,
 }
 
@@ -294,9 +296,9 @@ async fn bring_up_gateway(
     resolved: &ResolvedRun,
     backend: &dyn Backend,
     prepared: &Prepared,
-    ground: Ground,
+    parts: GatewayParts,
 ) -> Result<GatewayHandle, RunError> {
-    let (phases, Ground { network, gateway, roots }) = (&resolved.phases, ground);
+    let (phases, GatewayParts { network, gateway, roots }) = (&resolved.phases, parts);
     let planned = plan.network.as_ref().expect("there is a gateway only with a network");
     let (policy, upstream) = (&resolved.for_gateway, &resolved.upstream);
     let settings = settings::gateway_files(plan, planned, policy, &network, upstream, roots);
@@ -316,7 +318,7 @@ async fn bring_up_sandbox(
     prepared: &Prepared,
     network: Option<&Network>,
     hopeless: &Notify,
-) -> Result<(Started, BTreeMap<String, String>), RunError> {
+) -> Result<(MeasuredSandbox, BTreeMap<String, String>), RunError> {
     let phases = &resolved.phases;
     let watch = prepared.watch(plan);
     let creating = backend.create_sandbox(plan, &prepared.sandbox, network);
@@ -324,7 +326,7 @@ async fn bring_up_sandbox(
     phases.of("start sandbox", backend.start_sandbox(&sandbox)).await?;
     let gone = async {
         time::sleep(USUAL_START_TIME).await;
-        backend.ended(&sandbox).await
+        backend.wait_for_end(&sandbox).await
     };
     let mut link = tokio::select! {
         accepted = link.accept(START_TIMEOUT) => accepted?,
@@ -335,19 +337,20 @@ async fn bring_up_sandbox(
         facts = phases.of("measure", link.facts(START_TIMEOUT)) => facts?,
         () = hopeless.notified() => return Err(LinkError::Silent.into()),
     };
-    Ok((Started { sandbox, link, watch, gateway: None }, facts))
+    Ok((MeasuredSandbox { sandbox, link, watch, gateway: None }, facts))
 }
 
-/// A sandbox whose first process waits for a word, and its gateway.
+/// A sandbox that is ready for commands, and its gateway.
 #[derive(Debug)]
-pub struct RunningSandbox {
-    pub started: Started,
+pub struct BroughtUp {
+    pub started: MeasuredSandbox,
     pub gateway: Option<GatewayHandle>,
 }
 
-/// A sandbox whose first process waits for its socket.
+/// A sandbox whose first process has reported its facts and waits for the socket to
+/// serve.
 #[derive(Debug)]
-pub struct Started {
+pub struct MeasuredSandbox {
     pub sandbox: Sandbox,
     pub link: Link,
     pub watch: Watch,
@@ -355,10 +358,10 @@ pub struct Started {
     pub gateway: Option<GatewayWatch>,
 }
 
-impl Started {
+impl MeasuredSandbox {
     /// Hands the first process the socket that commands are served on. Only this
     /// folder's owner can open it, and nothing in the sandbox sees it.
-    pub async fn serve(&self, socket: &Path) -> Result<(), RunError> {
+    pub async fn hand_over_socket(&self, socket: &Path) -> Result<(), RunError> {
         let failed = |source| {
             let (doing, path) = ("listen at", socket.to_owned());
             RunError::Prepare(PrepareError::Disk { doing, path, source })
@@ -366,21 +369,21 @@ impl Started {
         let listener = UnixListener::bind(socket).map_err(failed)?;
         fs::set_permissions(socket, Permissions::from_mode(0o600)).map_err(failed)?;
         // As long as we held it too, nobody would be told that the sandbox is gone.
-        Ok(self.link.serve(&listener).await?)
+        Ok(self.link.hand_over_socket(&listener).await?)
     }
 }
 
 /// Lets the command run, in a sandbox that is as strong as planned.
-async fn go(
+async fn run_command(
     _isolated: Isolated,
     work: RunParts<'_>,
-    started: Started,
+    started: MeasuredSandbox,
     starter: &mut Starter<'_>,
     command_lives: oneshot::Sender<()>,
 ) -> Result<RunObservations, RunError> {
     let RunParts { plan, resolved, backend, prepared } = work;
     let socket = first_process::socket_in(&prepared.folder);
-    started.serve(&socket).await?;
+    started.hand_over_socket(&socket).await?;
     let evidence = &prepared.evidence;
     let Starter { events, sink, input, size, .. } = starter;
     let recorder =
@@ -448,15 +451,15 @@ async fn certificate(gateway: &GatewayHandle) -> Result<String, RunError> {
         if gateway.log.is_gone() || Instant::now() > deadline {
             return Err(RunError::Gateway { said: gateway.log.last_words(), source: err });
         }
-        // It says when it listens; that it does so before we listen to it does
-        // not hurt.
-        drop(time::timeout(GATEWAY_POLL_INTERVAL, gateway.log.changed()).await);
+        // Its log changes when it begins to listen. Had it done so before we waited, the
+        // timeout makes us look again.
+        drop(time::timeout(GATEWAY_START_POLL, gateway.log.changed()).await);
     }
 }
 
 /// Lets the gateway finish its log once nobody in the sandbox can speak to it any
 /// more; what passed through it, or nothing if it is dead.
-async fn finish(
+async fn finish_gateway(
     work: RunParts<'_>,
     gateway: GatewayHandle,
     command_gone: oneshot::Receiver<()>,
@@ -475,7 +478,7 @@ async fn finish(
         if client.drain().await.is_ok() {
             let deadline = Instant::now() + GATEWAY_FINISH_TIMEOUT;
             while !gateway.log.is_gone() && Instant::now() < deadline {
-                drop(time::timeout(GATEWAY_POLL_INTERVAL, gateway.log.changed()).await);
+                drop(time::timeout(GATEWAY_START_POLL, gateway.log.changed()).await);
             }
         }
     };
@@ -489,10 +492,10 @@ async fn finish(
 }
 
 /// When nobody says that something changed, we look.
-const GATEWAY_POLL_INTERVAL: Duration = Duration::from_millis(20);
+const GATEWAY_START_POLL: Duration = Duration::from_millis(20);
 const CONNECTIONS_POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// What is cut off for good has been noticed by then; what is not is cut by the
-/// drain.
+/// By then the gateway has noticed that its clients are gone; the drain cuts what is
+/// still open.
 const CONNECTIONS_SETTLE_TIME: Duration = Duration::from_millis(500);
 /// A sandbox or a gateway that has not reported by then will not. Of a hundred that
 /// an engine starts at once on a busy machine, some take minutes.

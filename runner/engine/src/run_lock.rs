@@ -13,31 +13,31 @@ use std::time::Duration;
 /// Proof that a run is being carried out, for as long as its process lives.
 #[derive(Debug)]
 #[must_use]
-pub struct Held {
+pub struct RunLock {
     _lock: File,
 }
 
 /// Holds the run whose folder this is. The kernel lets go when we die, however
 /// we die.
-pub fn hold(folder: &Path) -> io::Result<Held> {
+pub fn lock(folder: &Path) -> io::Result<RunLock> {
     let lock = File::create(lock_of(folder))?;
     lock.lock()?;
-    Ok(Held { _lock: lock })
+    Ok(RunLock { _lock: lock })
 }
 
-/// Holds it, unless somebody does. Whoever asks [`is_held`] has it for an instant
+/// Holds it, unless somebody does. Whoever asks [`is_locked`] has it for an instant
 /// too, so it is tried more than once.
-pub fn try_hold(folder: &Path) -> io::Result<Held> {
+pub fn try_lock(folder: &Path) -> io::Result<RunLock> {
     let lock = File::open(lock_of(folder))?;
     for _ in 1..HOLDING_TRIES {
         match lock.try_lock() {
-            Ok(()) => return Ok(Held { _lock: lock }),
+            Ok(()) => return Ok(RunLock { _lock: lock }),
             Err(TryLockError::WouldBlock) => thread::sleep(BETWEEN_TRIES),
             Err(TryLockError::Error(err)) => return Err(err),
         }
     }
     lock.try_lock()?;
-    Ok(Held { _lock: lock })
+    Ok(RunLock { _lock: lock })
 }
 
 const HOLDING_TRIES: u32 = 20;
@@ -45,7 +45,7 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 
 /// Whether somebody carries out the run whose folder this is. Any number may ask
 /// at once: they share what they try to take.
-pub fn is_held(folder: &Path) -> bool {
+pub fn is_locked(folder: &Path) -> bool {
     match File::open(lock_of(folder)).map(|lock| lock.try_lock_shared()) {
         Ok(Err(TryLockError::WouldBlock)) => true,
         Ok(Ok(()) | Err(TryLockError::Error(_))) | Err(_) => false,
@@ -85,20 +85,20 @@ mod tests {
     #[test]
     fn who_asks_whether_a_run_is_held_is_not_taken_for_who_holds_it() {
         let home = tempfile::tempdir().unwrap();
-        drop(hold(home.path()).unwrap());
+        drop(lock(home.path()).unwrap());
         let asking = File::open(lock_of(home.path())).unwrap();
         asking.try_lock_shared().unwrap();
-        assert!(!is_held(home.path()), "somebody else is only asking");
+        assert!(!is_locked(home.path()), "somebody else is only asking");
         drop(asking);
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    is_held(home.path());
+                    is_locked(home.path());
                 }
             });
             for _ in 0..20 {
-                drop(try_hold(home.path()).expect("they only ask"));
+                drop(try_lock(home.path()).expect("they only ask"));
             }
             stop.store(true, Ordering::Relaxed);
         });
@@ -116,10 +116,10 @@ mod tests {
     #[test]
     fn a_run_is_held_for_as_long_as_somebody_carries_it_out() {
         let home = tempfile::tempdir().unwrap();
-        assert!(!is_held(home.path()), "nobody ever held it");
-        let held = hold(home.path()).unwrap();
-        assert!(is_held(home.path()));
+        assert!(!is_locked(home.path()), "nobody ever held it");
+        let held = lock(home.path()).unwrap();
+        assert!(is_locked(home.path()));
         drop(held);
-        assert!(!is_held(home.path()));
+        assert!(!is_locked(home.path()));
     }
 }

@@ -14,7 +14,8 @@ use crate::backend::{ContentFiles, ListenerSource, Network};
 use crate::plan::{NetworkPlan, Origin, Plan, Ports, UserIds};
 pub use crate::spec::{GatewayPolicy, Upstream};
 
-/// Everything that the gateway reads: its settings, the policy, and whom it believes.
+/// Everything that the gateway reads: its settings, the policy, and the CA certificates by
+/// which it verifies upstreams.
 /// It is shut in the same way by every backend, so paths are the same too.
 pub fn gateway_files(
     plan: &Plan,
@@ -112,8 +113,8 @@ pub fn registries_meant(known: &Registries) -> String {
     text
 }
 
-/// Whom the gateway believes: this machine's own roots, since it stands where there
-/// may be none, and what the operator named.
+/// The CA certificates by which the gateway verifies upstreams: this machine's own roots,
+/// since it stands where there may be none, and what the operator named.
 pub fn upstream_roots(upstream: &Upstream) -> io::Result<ContentFiles> {
     let mut files = ContentFiles::default();
     if let Some(system) = certs::system_pem() {

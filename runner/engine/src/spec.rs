@@ -120,12 +120,13 @@ pub struct ResolvedRun {
     pub environment: Environment,
 }
 
-/// How the gateway finds and believes upstreams, for pilots and tests.
+/// How the gateway finds upstreams, which CAs it trusts for them, and which registries
+/// rules mean.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Upstream {
     /// Names that live at an address of the operator's choice.
     pub pins: Vec<(String, String)>,
-    /// Further authorities to believe.
+    /// Further CAs to trust.
     pub roots: Vec<PathBuf>,
     /// What rules mean that name no registry.
     pub registries: Registries,

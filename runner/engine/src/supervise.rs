@@ -56,7 +56,8 @@ pub trait OutputSink: Send {
 
 /// What is kept while a command runs.
 pub struct Supervision<'s> {
-    /// The first process keeps the time itself; after this nobody does.
+    /// The first process ends the command at its deadline. If it has not after this
+    /// long, the host does.
     pub overdue_after: Duration,
     pub max_output_bytes: u64,
     pub watch: Watch,
@@ -93,13 +94,13 @@ impl GatewayWatch {
     /// Waits until it is dead; the last that it said.
     async fn died(&self) -> String {
         loop {
-            // An engine may lose its output without losing it.
+            // An engine may lose a living gateway's output, so the gateway is asked as well.
             if self.log.is_gone()
                 && ControlClient::new(self.control.clone()).status().await.is_err()
             {
                 return self.log.last_words();
             }
-            drop(time::timeout(GATEWAY_POLL_INTERVAL, self.log.changed()).await);
+            drop(time::timeout(GATEWAY_ALIVE_POLL, self.log.changed()).await);
         }
     }
 }
@@ -134,7 +135,7 @@ pub async fn supervise(
     let mut sink = Some(sink);
     let mut passing: Option<Passing<'_>> = None;
     let begun = Instant::now();
-    let mut ending = Box::pin(or_never(sandbox.map(|(backend, name)| backend.ended(name))));
+    let mut ending = Box::pin(or_never(sandbox.map(|(backend, name)| backend.wait_for_end(name))));
     let mut death = Box::pin(or_never(gateway.as_ref().map(GatewayWatch::died)));
     let overdue = time::sleep(overdue_after);
     tokio::pin!(overdue);
@@ -366,7 +367,7 @@ impl Force<'_> {
     }
 }
 
-const GATEWAY_POLL_INTERVAL: Duration = Duration::from_millis(250);
+const GATEWAY_ALIVE_POLL: Duration = Duration::from_millis(250);
 /// A gateway that died with its sandbox is known to be dead by then.
 const GATEWAY_DEATH_WAIT: Duration = Duration::from_secs(2);
 const KILL_AGAIN_INTERVAL: Duration = Duration::from_millis(250);

@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 use files::removal::remove_folder;
 use serde::Serialize;
 
-use crate::backend::{Backend, BackendError, LONGEST_BEGINNING};
+use crate::backend::{Backend, BackendError, MAX_BEGINNING_AGE};
 use crate::environment::Environment;
 use crate::resource::Resource;
 use crate::run_id::RunId;
-use crate::run_lock::{BEGINNING, is_held, may_be_of, try_hold};
+use crate::run_lock::{BEGINNING, is_locked, may_be_of, try_lock};
 use crate::session::finish::{Why, finish, is_due};
 use crate::session::state::State;
 use crate::teardown::remove;
@@ -59,7 +59,7 @@ pub async fn sweep(
     let us = rustix::process::getuid().as_raw();
     let runtime = environment.runtime();
     let mut by_run: BTreeMap<(RunId, PathBuf), Vec<Resource>> = BTreeMap::new();
-    for found in backend.found().await? {
+    for found in backend.labelled().await? {
         if found.owner == us {
             let runtime = found.runtime.unwrap_or_else(|| folder_of(&found.run, us, &runtime));
             by_run.entry((found.run, runtime)).or_default().push(found.resource);
@@ -73,14 +73,14 @@ pub async fn sweep(
     let mut standing = BTreeSet::new();
     for ((run, place), resources) in by_run {
         let (folder, is_here) = (place.join(run.as_str()), place == runtime);
-        if is_held(&folder) {
+        if is_locked(&folder) {
             continue;
         }
         if let Some(state) = State::in_folder(&folder) {
             // Another backend's, and those begun elsewhere, are for them to end.
             if is_here && state.plan().backend == backend.name() && is_due(&state) {
                 // Who holds it now is ending it.
-                let Ok(held) = try_hold(&folder) else { continue };
+                let Ok(held) = try_lock(&folder) else { continue };
                 let budget = WorkBudget::unattended();
                 let finished = finish(&state, Why::Found, backend, held, &budget).await;
                 swept.removed.extend(finished.removed);
@@ -143,8 +143,8 @@ fn remove_beginnings(runtime: &Path) {
     for entry in entries {
         let begun = entry.file_name().to_string_lossy().starts_with(BEGINNING);
         let age = entry.metadata().and_then(|found| found.modified()).map(|time| time.elapsed());
-        let old = matches!(age, Ok(Ok(age)) if age > LONGEST_BEGINNING);
-        if begun && old && !is_held(&entry.path()) {
+        let old = matches!(age, Ok(Ok(age)) if age > MAX_BEGINNING_AGE);
+        if begun && old && !is_locked(&entry.path()) {
             // The next sweep tries again.
             drop(remove_folder(&entry.path()));
         }
@@ -159,7 +159,7 @@ fn folders(runtime: &Path) -> Vec<RunId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run_lock::{beginning_of, hold};
+    use crate::run_lock::{beginning_of, lock};
 
     #[test]
     fn a_run_that_begins_is_not_taken_for_what_a_crash_left() {
@@ -171,10 +171,10 @@ mod tests {
         remove_beginnings(runtime.path());
         assert!(new.exists(), "it is young");
 
-        let held = hold(&new).unwrap();
+        let held = lock(&new).unwrap();
         fs::rename(&new, &run).unwrap();
         assert_eq!(folders(runtime.path()).len(), 1);
-        assert!(is_held(&run), "held under its new name too");
+        assert!(is_locked(&run), "held under its new name too");
         drop(held);
     }
 }

@@ -24,7 +24,7 @@ use crate::plan::Plan;
 use crate::prepare::{self, Prepared};
 use crate::record::{self, CommandRecord, Record, RunState, in_words};
 use crate::run_id::RunId;
-use crate::run_lock::is_held;
+use crate::run_lock::is_locked;
 use crate::spec::ResolvedRun;
 use crate::spooled::finish_transcripts;
 use crate::state_folder;
@@ -143,7 +143,7 @@ impl Unsealed {
             let unsealed: Self = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
             let goes_on = match unsealed.plan.session.is_some() {
                 true => unsealed.folder.join(SESSION_FILE).exists(),
-                false => is_held(&unsealed.folder),
+                false => is_locked(&unsealed.folder),
             };
             if goes_on {
                 return None;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use inside::passing::{frame, line, send_all};
 use inside::process_tree::ProcessStat;
 use protocol::init::{
-    CommandEnd, CommandSpec, InitArgs, InitCommand, InitMessage, InitRequest, MAX_LINE_BYTES,
+    CommandEnd, CommandSpec, InitArgs, InitMessage, InitOrder, InitRequest, MAX_LINE_BYTES,
     SandboxLifetime, Streams, TerminalSize,
 };
 use protocol::spool::SpoolEvent;
@@ -75,7 +75,7 @@ impl Sandbox {
         let mut told = BufReader::new(first);
         while next(&mut told) != Some(InitMessage::Ready) {}
         let serving = UnixListener::bind(home.path().join("s")).unwrap();
-        send_all(told.get_ref(), &line(&InitCommand::Serve).unwrap(), &[serving.as_fd()]).unwrap();
+        send_all(told.get_ref(), &line(&InitOrder::Serve).unwrap(), &[serving.as_fd()]).unwrap();
         Some(Self { home, unshare, pid: pid.as_raw_nonzero().get() })
     }
 

@@ -108,7 +108,7 @@ pub(super) fn forget(asked: &Untrust, console: &mut Console) -> Result<Exit, Fai
     Ok(Exit::Success)
 }
 
-/// Approves a policy that we have written invocation; whether it could be. That it
+/// Approves a policy that we have written ourselves, and says whether that worked. That it
 /// cannot be remembered is no reason not to have written it.
 pub(super) fn approve_written(path: &Path, text: &str) -> bool {
     let approve = || {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use engine::first_process::Answer;
-use engine::run_lock::is_held;
+use engine::run_lock::is_locked;
 use engine::session::state::{self, State};
 use files::printable::Printable;
 use jiff::Timestamp;
@@ -110,7 +110,7 @@ fn row(state: &State, answer: Answer) -> SessionRow {
     let (session_state, commands) = match answer {
         Answer::Alive { commands } => (SessionState::Alive, Some(commands)),
         Answer::Silent => (SessionState::Silent, None),
-        Answer::Gone if is_held(state.folder()) => (SessionState::Changing, None),
+        Answer::Gone if is_locked(state.folder()) => (SessionState::Changing, None),
         Answer::Gone if state.is_over(Timestamp::now()) => (SessionState::Expired, None),
         Answer::Gone => (SessionState::Dead, None),
     };

@@ -60,7 +60,7 @@ fn stop(name: &str) -> Result<engine::session::finish::Finished, Failure> {
     let runtime = caller::runtime()?;
     let finished = runtime.block_on(async {
         let backend = backend::open(kind, environment::of_this_process()).await?.backend;
-        let held = run_lock::try_hold(state.folder());
+        let held = run_lock::try_lock(state.folder());
         let held = held.context("another process is stopping it right now")?;
         let stop = work_budget::StopToken::default();
         let listening = stop_by(caller::listen(), stop.clone());

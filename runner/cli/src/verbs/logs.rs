@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use engine::evidence::RunFolder;
-use engine::run_lock::is_held;
+use engine::run_lock::is_locked;
 use engine::session::commands;
 
 use crate::console::Console;
@@ -42,7 +42,7 @@ pub fn run(asked: &LogsVerb, console: &mut Console) -> Result<Exit, Failure> {
         return session(asked, &folder, console);
     }
     let runtime = environment::of_this_process().runtime().join(folder.run());
-    show(&folder.transcript(), &|| asked.follow && is_held(&runtime), console)?;
+    show(&folder.transcript(), &|| asked.follow && is_locked(&runtime), console)?;
     Ok(Exit::Success)
 }
 

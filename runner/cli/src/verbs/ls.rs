@@ -129,7 +129,7 @@ fn running(console: &mut Console) -> BTreeSet<RunId> {
     runtime.block_on(async {
         let mut running = BTreeSet::new();
         for backend in backend::all(environment::of_this_process()).await {
-            match backend.found().await {
+            match backend.labelled().await {
                 Ok(found) => {
                     running.extend(found.into_iter().filter(|one| one.running).map(|one| one.run))
                 }

@@ -53,7 +53,7 @@ fn remove(place: &std::path::Path, run: &RunId) -> anyhow::Result<()> {
 
 async fn is_running(run: &RunId) -> Result<bool, BackendError> {
     for backend in backend::all(environment::of_this_process()).await {
-        if backend.found().await?.iter().any(|one| one.running && one.run == *run) {
+        if backend.labelled().await?.iter().any(|one| one.running && one.run == *run) {
             return Ok(true);
         }
     }

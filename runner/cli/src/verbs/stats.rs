@@ -70,7 +70,7 @@ pub fn run(asked: &StatsVerb, console: &mut Console) -> Result<Exit, Failure> {
 async fn look(only: Option<&RunId>) -> Result<Look, BackendError> {
     let mut look = Look::new();
     for backend in backend::all(environment::of_this_process()).await {
-        let found = backend.found().await?.into_iter();
+        let found = backend.labelled().await?.into_iter();
         let runs: BTreeSet<RunId> = found
             .filter(|found| found.running && only.is_none_or(|only| *only == found.run))
             .map(|found| found.run)

@@ -6,7 +6,7 @@
 //!
 //! Everything a backend makes is named after the run and labelled, so that
 //! [`Backend::remove`] finds it even when making it failed half way, and
-//! [`Backend::found`] finds what a crash left behind.
+//! [`Backend::labelled`] finds what a crash left behind.
 
 mod choose;
 mod content;
@@ -50,11 +50,11 @@ pub trait Backend: Send + Sync {
     /// Makes the usual image, under any name. Takes a minute or so.
     async fn build_image(&self, name: &str) -> Result<(), BackendError>;
 
-    /// Where a gateway sees this machine, for servers that stand in for others.
-    async fn host(&self) -> Result<IpAddr, BackendError>;
+    /// The address at which a gateway reaches this machine, for stand-in servers here.
+    async fn host_address(&self) -> Result<IpAddr, BackendError>;
 
     /// What sandboxes of `image` are made of, and by whom, for the record.
-    async fn used(&self, image: &str) -> Provenance {
+    async fn provenance(&self, image: &str) -> Provenance {
         let _ = image;
         Provenance::default()
     }
@@ -82,7 +82,7 @@ pub trait Backend: Send + Sync {
         content: &GatewayContent,
     ) -> Result<CreatedGateway, BackendError>;
 
-    /// Starts it there. It ends with the returned handle, and with us.
+    /// Starts the gateway on `network`. It ends with the returned handle, and with us.
     async fn start_gateway(
         &self,
         plan: &Plan,
@@ -112,26 +112,26 @@ pub trait Backend: Send + Sync {
     async fn kill(&self, sandbox: &Sandbox) -> Result<(), BackendError>;
 
     /// Waits until it has ended.
-    async fn ended(&self, sandbox: &Sandbox) -> Result<Ended, BackendError>;
+    async fn wait_for_end(&self, sandbox: &Sandbox) -> Result<Ended, BackendError>;
 
     /// What it takes at this moment; nothing when it does not run.
     async fn stats(&self, run: &RunId) -> Result<Option<Stats>, BackendError>;
 
     /// Everything that bears our label, by run.
-    async fn found(&self) -> Result<Vec<LabelledResource>, BackendError>;
+    async fn labelled(&self) -> Result<Vec<LabelledResource>, BackendError>;
 
     /// Removes one thing. That it is gone already counts as removed.
     async fn remove(&self, resource: &Resource) -> Result<(), BackendError>;
 }
 
-/// What a sandbox shares with its user.
+/// Why inotify instances cannot be limited for one sandbox.
 fn shared_inotify() -> Enforcement {
     let why = "the sandbox's user is also who starts it, and instances of inotify are counted for \
                everything that this user does on this machine";
     Enforcement::Unavailable { why: why.to_owned() }
 }
 
-/// The same, of what no user namespace can bound.
+/// Why pipes, epoll watches and descriptors in flight cannot be limited for one sandbox.
 fn shared_pipes() -> Enforcement {
     let why = "the sandbox's user is also who starts it, and pages of pipes, watches of epoll and \
                descriptors in flight are counted for everything that this user does on this \
@@ -218,7 +218,7 @@ impl GatewayLog {
     pub fn add(&self, bytes: &[u8]) {
         let mut log = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         log.text.push_str(&String::from_utf8_lossy(bytes));
-        // Its end is what explains its end.
+        // Only the last lines are kept: they explain why it ended.
         while log.text.len() > LOG_BYTES {
             let line = log.text.find('\n').map_or(log.text.len(), |at| at + 1);
             log.text.drain(..line);
@@ -299,8 +299,9 @@ pub struct LabelledResource {
     pub runtime: Option<PathBuf>,
 }
 
-/// To hold a run's folder takes a moment, even on a busy machine.
-pub const LONGEST_BEGINNING: Duration = Duration::from_secs(60);
+/// A run locks what it has just made within this time. What is older and not locked was
+/// left by a crash.
+pub const MAX_BEGINNING_AGE: Duration = Duration::from_secs(60);
 
 /// A backend step that failed, and which one.
 #[derive(Debug, thiserror::Error)]

@@ -22,7 +22,7 @@ use crate::plan::WORKSPACE;
 use crate::record::{Record, in_words};
 use crate::resource::Resource;
 use crate::run_id::RunId;
-use crate::run_lock::Held;
+use crate::run_lock::RunLock;
 use crate::spooled::end_of_run;
 use crate::teardown::remove;
 use crate::unsealed::Ending;
@@ -76,7 +76,7 @@ pub async fn finish(
     state: &State,
     why: Why,
     backend: &dyn Backend,
-    held: Held,
+    held: RunLock,
     budget: &WorkBudget,
 ) -> Finished {
     let begun = Instant::now();
@@ -133,7 +133,7 @@ pub async fn finish(
 /// Removes what was made for the session but its folder; what that was, and what is left.
 async fn remove_made(state: &State, backend: &dyn Backend) -> (Vec<String>, Vec<String>) {
     let (mut removed, mut left) = (Vec::new(), Vec::new());
-    let made = backend.found().await.unwrap_or_else(|err| {
+    let made = backend.labelled().await.unwrap_or_else(|err| {
         left.push(in_words(&err));
         Vec::new()
     });
@@ -215,7 +215,7 @@ async fn outcome(state: &State, why: Why, said: bool, backend: &dyn Backend) -> 
         return Outcome::Stopped;
     }
     let name = state.sandbox.clone().unwrap_or_default();
-    let ended = time::timeout(END_SLACK, backend.ended(&Sandbox { name })).await;
+    let ended = time::timeout(END_SLACK, backend.wait_for_end(&Sandbox { name })).await;
     let is_over = state.is_over(Timestamp::now());
     match ended {
         Ok(Ok(Ended { code: EXPIRED, .. })) => Outcome::Expired,

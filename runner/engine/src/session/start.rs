@@ -14,7 +14,7 @@ use crate::prepare::{self, Prepared};
 use crate::record::{Record, in_words};
 use crate::report::{RunError, RunReport};
 use crate::resource::Resource;
-use crate::run::{RunningSandbox, bring_up, close};
+use crate::run::{BroughtUp, bring_up, close};
 use crate::spec::ResolvedRun;
 use crate::teardown::Teardown;
 use crate::unsealed::Unsealed;
@@ -55,7 +55,7 @@ pub async fn start(
     match brought_up.await {
         Ok(sandbox) => {
             state.sandbox = Some(sandbox);
-            let used = backend.used(&plan.image).await;
+            let used = backend.provenance(&plan.image).await;
             let record = Record {
                 used,
                 isolation: findings,
@@ -82,8 +82,8 @@ pub async fn start(
     }
 }
 
-/// Raises the sandbox and hands it its socket; what the backend calls it. From
-/// here on nothing of it depends on us.
+/// Brings the sandbox up, hands it its socket, and returns what its backend calls it.
+/// From here on nothing of it depends on us.
 async fn leave(
     plan: &Plan,
     resolved: &ResolvedRun,
@@ -95,9 +95,9 @@ async fn leave(
     let turn = prepared.turn(backend).await;
     let brought_up = bring_up(plan, resolved, backend, prepared, teardown, findings).await?;
     drop(turn);
-    let (RunningSandbox { started, gateway }, _isolated) = brought_up;
+    let (BroughtUp { started, gateway }, _isolated) = brought_up;
     let path = first_process::socket_in(&prepare::folder(plan, &resolved.environment));
-    started.serve(&path).await?;
+    started.hand_over_socket(&path).await?;
     let deadline = Instant::now() + ANSWER_TIMEOUT;
     while !matches!(first_process::hello(&path), Answer::Alive { .. }) {
         if Instant::now() > deadline {

@@ -19,7 +19,7 @@ use crate::evidence::RunFolder;
 use crate::first_process::{self, Answer};
 use crate::plan::Plan;
 use crate::run_id::RunId;
-use crate::run_lock::is_held;
+use crate::run_lock::is_locked;
 use crate::supervise::GatewayWatch;
 use crate::unsealed::{SESSION_FILE, Unsealed};
 
@@ -105,7 +105,7 @@ impl State {
         lock.lock().context("cannot reserve a name")?;
         let mut others = all(runtime).into_iter().filter(|other| other.run() != self.run());
         if let Some(other) = others.find(|other| other.name == self.name) {
-            let gone = other.answer() == Answer::Gone && !is_held(other.folder());
+            let gone = other.answer() == Answer::Gone && !is_locked(other.folder());
             if !gone {
                 return Err(anyhow!(
                     "there is a session `{}` already ({})",

@@ -23,7 +23,7 @@ use rustix::net::SendFlags;
 use rustix::process::{Pid, Signal};
 
 use super::measure::Counted;
-use super::server::SessionServer;
+use super::server::CommandServer;
 use super::spool::Spool;
 use super::start::say;
 use super::terminal::{self, Outside};
@@ -178,7 +178,7 @@ impl StartedCommand {
     }
 
     /// Watches over it to its end, and returns how it ended.
-    pub(super) fn watch(&self, flows: Flows, server: &SessionServer) -> CommandEnd {
+    pub(super) fn watch(&self, flows: Flows, server: &CommandServer) -> CommandEnd {
         let Flows { mut printed, mut typed, woken, deadline, mut output_left } = flows;
         for (_, from) in &printed {
             // Only our side of it: the command's is another description.
@@ -253,7 +253,7 @@ impl StartedCommand {
     fn enforce_deadline(
         &self,
         deadline: Option<Instant>,
-        server: &SessionServer,
+        server: &CommandServer,
     ) -> Option<Instant> {
         let asked_to_end = lock(&self.ended_by_us).is_some();
         if !asked_to_end {
@@ -267,7 +267,7 @@ impl StartedCommand {
 
     /// Writes down what it printed, and ends it when that is too much or cannot be
     /// recorded: nothing it does after that would be on record.
-    fn record(&self, is_error: bool, bytes: &[u8], left: &mut u64, server: &SessionServer) {
+    fn record(&self, is_error: bool, bytes: &[u8], left: &mut u64, server: &CommandServer) {
         let Some(spool) = &self.spool else { return };
         let room = usize::try_from(*left).unwrap_or(usize::MAX);
         let kept = bytes.get(..room).unwrap_or(bytes);

@@ -16,7 +16,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::measure::cgroup;
 
-/// This process has one pids_limit around it, whoever asks.
+/// Refusals that our own tries met. One count for the whole process.
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 /// How many places the last try of the watching thread held.
 static LAST_TRY: AtomicU32 = AtomicU32::new(0);
@@ -26,9 +26,9 @@ pub(super) fn limit() -> Option<u64> {
     of_the_group().into_iter().chain(of_the_user()).min()
 }
 
-/// How often one was refused, as far as anybody knows. Where nobody counts, a
-/// pids_limit that came and went between two tries was not seen; one that is still
-/// there now is.
+/// How often a process was refused, as far as anybody knows. Where the kernel does not
+/// count, a shortage that came and went between two tries is missed; one that still
+/// lasts is seen.
 pub(super) fn refused() -> u64 {
     if !is_counted() && of_the_user().is_some() {
         // The command has just left, and with it one of the places. If it was refused

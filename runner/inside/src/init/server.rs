@@ -34,7 +34,7 @@ use crate::passing;
 
 /// Everything the threads share.
 #[derive(Clone, Debug)]
-pub(super) struct SessionServer(Arc<Shared>);
+pub(super) struct CommandServer(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -56,7 +56,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl SessionServer {
+impl CommandServer {
     pub(super) fn new(grace: Duration, bounded: Vec<String>) -> Self {
         Self(Arc::new(Shared {
             running: Mutex::default(),
@@ -146,7 +146,7 @@ impl SessionServer {
         while !matches!(wait(WaitOptions::empty()), Err(rustix::io::Errno::CHILD)) {}
         command.was_reaped(end, facts);
         // Its watching thread ends all of us, when the last is recorded.
-        thread::sleep(LAST_RECORDS_OF_RUN);
+        thread::sleep(RUN_RECORDS_TIMEOUT);
         exit(REFUSED);
     }
 
@@ -180,7 +180,7 @@ impl SessionServer {
 
     /// Ends everybody, and waits until what they printed is on record, for a while.
     pub(super) fn end_everybody(&self) {
-        let deadline = Instant::now() + LAST_RECORDS;
+        let deadline = Instant::now() + RECORDS_TIMEOUT;
         loop {
             signal_everybody(Signal::KILL);
             if Arc::strong_count(&self.0.unrecorded) == 1 || Instant::now() > deadline {
@@ -423,7 +423,7 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 const PROCESS_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// What a run printed is recorded by then, however slow the disk is.
-const LAST_RECORDS_OF_RUN: Duration = Duration::from_secs(30);
+const RUN_RECORDS_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same for whoever is waited for.
-const LAST_RECORDS: Duration = Duration::from_secs(3);
+const RECORDS_TIMEOUT: Duration = Duration::from_secs(3);
 const MAX_COMMANDS: usize = 256;

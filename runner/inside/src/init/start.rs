@@ -6,10 +6,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::exit;
 use std::thread;
 
-use protocol::init::{InitArgs, InitCommand, InitMessage, SandboxLifetime};
+use protocol::init::{InitArgs, InitMessage, InitOrder, SandboxLifetime};
 use rustix::process::{DumpableBehavior, getpid, set_dumpable_behavior};
 
-use super::server::SessionServer;
+use super::server::CommandServer;
 use super::{measure, pids_limit};
 use crate::passing;
 
@@ -35,7 +35,7 @@ pub fn start(args: InitArgs) -> i32 {
     facts.chain([InitMessage::Ready]).try_for_each(|message| say(&host, &message)).ok();
     let Some(listener) = receive_listener(&host) else { return REFUSED };
 
-    let server = SessionServer::new(args.grace, args.bounded);
+    let server = CommandServer::new(args.grace, args.bounded);
     match args.lifetime {
         // Our threads come first: a command may leave no room for them.
         SandboxLifetime::Attached => {
@@ -58,13 +58,13 @@ pub fn start(args: InitArgs) -> i32 {
 
 /// The socket that commands are served on, and the order to do so.
 fn receive_listener(host: &UnixStream) -> Option<UnixListener> {
-    let (InitCommand::Serve, descriptors) = passing::receive_line(host).ok()?;
+    let (InitOrder::Serve, descriptors) = passing::receive_line(host).ok()?;
     let [listener] = <[OwnedFd; 1]>::try_from(descriptors).ok()?;
     Some(listener.into())
 }
 
 /// Ends everything when whoever started us is gone.
-fn end_with(mut host: UnixStream, server: &SessionServer) {
+fn end_with(mut host: UnixStream, server: &CommandServer) {
     // It says nothing more: whatever this returns for, it is gone.
     drop(host.read(&mut [0]));
     server.end_everybody();

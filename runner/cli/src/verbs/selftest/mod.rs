@@ -252,7 +252,7 @@ fn recorded(ran: &Ran) -> Attempt {
 /// What is still there of these runs. Others of this user may be starting, running
 /// and crashing at the same time.
 async fn left_over(backend: &dyn Backend, runs: &[RunId]) -> Attempt {
-    let verdict = match backend.found().await {
+    let verdict = match backend.labelled().await {
         Err(err) => AttackVerdict::Untried(err.to_string()),
         Ok(_) if runs.is_empty() => AttackVerdict::Broken("no run is known".to_owned()),
         Ok(found) => {

@@ -51,7 +51,7 @@ impl Docker {
         let socket = socket.display().to_string();
         let api = bollard::Docker::connect_with_unix(&socket, 120, bollard::API_DEFAULT_VERSION)
             .map_err(failed(BackendStep::Connect))?;
-        // The engine speaks an older version than we know; ask which.
+        // The engine may speak an older version than we do; ask which.
         let api = api.negotiate_version().await.map_err(|err| {
             let advice =
                 format!("what listens at {socket} does not answer as a Docker engine does");
@@ -98,11 +98,11 @@ impl Backend for Docker {
         build.await.map_err(|err| broken(BackendStep::BuildImage, err))
     }
 
-    async fn host(&self) -> Result<IpAddr, BackendError> {
+    async fn host_address(&self) -> Result<IpAddr, BackendError> {
         egress::host(self).await
     }
 
-    async fn used(&self, image: &str) -> Provenance {
+    async fn provenance(&self, image: &str) -> Provenance {
         let api = &self.engine.api;
         let (version, image) = tokio::join!(api.version(), api.inspect_image(image));
         let image = image.ok();
@@ -181,7 +181,7 @@ impl Backend for Docker {
         containers::kill(&self.engine, sandbox).await
     }
 
-    async fn ended(&self, sandbox: &Sandbox) -> Result<Ended, BackendError> {
+    async fn wait_for_end(&self, sandbox: &Sandbox) -> Result<Ended, BackendError> {
         containers::ended(&self.engine, sandbox).await
     }
 
@@ -189,7 +189,7 @@ impl Backend for Docker {
         stats::stats(&self.engine, run).await
     }
 
-    async fn found(&self) -> Result<Vec<LabelledResource>, BackendError> {
+    async fn labelled(&self) -> Result<Vec<LabelledResource>, BackendError> {
         sweep::found(&self.engine).await
     }
 

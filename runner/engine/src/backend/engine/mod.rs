@@ -46,7 +46,7 @@ impl Engine {
     /// An error of the engine's, and what it kept us from.
     pub(super) fn failed(&self, step: BackendStep) -> impl FnOnce(Error) -> BackendError + use<> {
         let backend = self.name;
-        move |err| BackendError { backend, step, source: err.into() }
+        move |err| BackendError { backend, step, source: in_its_words(err.into()) }
     }
 
     pub(super) fn broken(&self, step: BackendStep, why: impl Into<anyhow::Error>) -> BackendError {

@@ -14,7 +14,7 @@ use protocol::launcher::{GroupKind, MountEntry};
 use rustix::fs::Access;
 
 use super::{NAME, delegated};
-use crate::backend::{Abilities, Enforcement, LONGEST_BEGINNING, Stats, UserOf, shared_pipes};
+use crate::backend::{Abilities, Enforcement, MAX_BEGINNING_AGE, Stats, UserOf, shared_pipes};
 use crate::plan::{Limits, RunId};
 
 /// Where groups can be made, by what they limit.
@@ -272,7 +272,7 @@ impl Base {
 /// A run enters its groups within seconds of making them, or never.
 fn is_old(group: &fs::Metadata) -> bool {
     let age = group.modified().map(|made| made.elapsed());
-    matches!(age, Ok(Ok(age)) if age > LONGEST_BEGINNING)
+    matches!(age, Ok(Ok(age)) if age > MAX_BEGINNING_AGE)
 }
 
 fn is_empty(group: &Path) -> bool {
@@ -294,7 +294,7 @@ fn first_version(root: &Path, own: &str, controller: &str) -> Option<Base> {
         controllers.split(',').any(|known| known == controller).then_some((controllers, path))
     })?;
     let tree = root.join(controller);
-    // SandboxFiles a container the tree may begin where we are.
+    // Inside a container the tree may begin where we are.
     let candidates = [tree.join(path.trim_start_matches('/')), tree];
     let base = candidates.into_iter().find(|path| path.join("cgroup.procs").exists())?;
     // Root is asked for nothing more: what it cannot write to is read-only.

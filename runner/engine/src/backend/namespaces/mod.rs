@@ -155,7 +155,7 @@ impl Backend for Namespaces {
         Err(broken(BackendStep::BuildImage, anyhow::anyhow!(why)))
     }
 
-    async fn host(&self) -> Result<IpAddr, BackendError> {
+    async fn host_address(&self) -> Result<IpAddr, BackendError> {
         Ok(IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
@@ -286,7 +286,7 @@ impl Backend for Namespaces {
         Ok(())
     }
 
-    async fn ended(&self, sandbox: &Sandbox) -> Result<Ended, BackendError> {
+    async fn wait_for_end(&self, sandbox: &Sandbox) -> Result<Ended, BackendError> {
         let ended = match self.runs.lock().await.get(&sandbox.name) {
             Some(Run::Running { ended, .. }) => Some(ended.clone()),
             Some(_) | None => None,
@@ -312,7 +312,7 @@ impl Backend for Namespaces {
         Ok(Some(stats))
     }
 
-    async fn found(&self) -> Result<Vec<LabelledResource>, BackendError> {
+    async fn labelled(&self) -> Result<Vec<LabelledResource>, BackendError> {
         let mut found: Vec<LabelledResource> = Vec::new();
         let runtime = &self.runtime;
         for entry in fs::read_dir(runtime).into_iter().flatten().flatten() {

@@ -137,11 +137,11 @@ impl Backend for Podman {
         built.map_err(|err| self.broken(BackendStep::BuildImage, err))
     }
 
-    async fn host(&self) -> Result<IpAddr, BackendError> {
+    async fn host_address(&self) -> Result<IpAddr, BackendError> {
         network::host(self).await
     }
 
-    async fn used(&self, image: &str) -> Provenance {
+    async fn provenance(&self, image: &str) -> Provenance {
         let found = self.libpod.get(&format!("/images/{image}/json")).await.unwrap_or_default();
         let digests = found.get("RepoDigests").and_then(Value::as_array).into_iter().flatten();
         Provenance {
@@ -217,7 +217,7 @@ impl Backend for Podman {
         containers::kill(&self.engine, sandbox).await
     }
 
-    async fn ended(&self, sandbox: &Sandbox) -> Result<Ended, BackendError> {
+    async fn wait_for_end(&self, sandbox: &Sandbox) -> Result<Ended, BackendError> {
         containers::ended(&self.engine, sandbox).await
     }
 
@@ -230,7 +230,7 @@ impl Backend for Podman {
         }
     }
 
-    async fn found(&self) -> Result<Vec<LabelledResource>, BackendError> {
+    async fn labelled(&self) -> Result<Vec<LabelledResource>, BackendError> {
         sweep::found(&self.engine).await
     }
 
