@@ -151,6 +151,23 @@ fn a_gateway_that_dies_ends_the_run_as_failed_and_its_evidence_is_not_complete()
     }
 }
 
+#[test]
+fn a_sandbox_that_is_killed_from_outside_is_not_blamed_on_its_gateway() {
+    for person in people() {
+        let policy = person.policy(NETWORK);
+        let mut running =
+            person.start_shell(&["--policy", &policy], "echo st''arted; exec sleep 300");
+        running.printed("started");
+        let run = running.run();
+        person.kill_sandbox(&run);
+        running.child.wait_in_time().unwrap();
+        let record = fs::read(person.evidence().unwrap().join("run.json")).unwrap();
+        let record: Value = serde_json::from_slice(&record).unwrap();
+        assert_eq!(record["outcome"]["kind"], "lost", "{:?}: {record}", person.backend());
+        assert_eq!(person.left_of(&run), "");
+    }
+}
+
 fn listed(person: &Person, run: &str) -> Value {
     let listed = person.sluice(&["ls", "-o", "json"]);
     let rows: Vec<Value> = serde_json::from_str(&listed.stdout).unwrap();

@@ -1,5 +1,6 @@
 //! What a runner asks of a running gateway.
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -38,6 +39,15 @@ impl ControlClient {
         Self(HttpClient::new(connector))
     }
 
+    /// Whether nobody listens any more. One that is slow, or of another version, is there.
+    pub async fn is_gone(&self) -> bool {
+        let Err(ControlError::NoAnswer(HttpError::Connect { source, .. })) = self.status().await
+        else {
+            return false;
+        };
+        matches!(source.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
+    }
+
     pub async fn status(&self) -> Result<Status, ControlError> {
         let body = self.ask(Method::GET, "/status").await?;
         serde_json::from_slice(&body).map_err(|err| ControlError::Garbled(err.into()))
@@ -66,3 +76,27 @@ impl ControlClient {
 
 /// It answers at once, on a busy machine a little later.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_who_does_not_listen_is_gone() {
+        let home = tempfile::tempdir().unwrap();
+        let client = ControlClient::new(connector_in(home.path()));
+        assert!(client.is_gone().await, "there is no socket");
+        let path = home.path().join(FOLDER);
+        std::fs::create_dir(&path).unwrap();
+        let listener = UnixListener::bind(path.join("control.sock")).unwrap();
+        let asked = tokio::spawn(async move { client.is_gone().await });
+        // It hangs up without a word, as one of another version might.
+        drop(listener.accept().await.unwrap());
+        assert!(!asked.await.unwrap(), "it listens");
+        drop(listener);
+        let client = ControlClient::new(connector_in(home.path()));
+        assert!(client.is_gone().await, "its socket is left, and nobody behind it");
+    }
+}

@@ -106,7 +106,11 @@ pub async fn attach(
         command_lives: None,
     };
     let command = handle.follow(offset).await?;
-    Ok(supervise(command, how, caller).await?)
+    let seen = supervise(command, how, caller).await?;
+    if let Some(reason) = seen.stopped {
+        state.write_stop_reason(reason)?;
+    }
+    Ok(seen)
 }
 
 /// Sends the command a signal.

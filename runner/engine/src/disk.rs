@@ -29,13 +29,14 @@ use std::time::{Duration, Instant};
 
 use files::tree::Directory;
 use rustix::fs::statvfs;
+use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use crate::plan::Limits;
 use crate::workspace::usage::{DiskUsage, Measured, measure};
 
 /// What a run has too much of.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Full {
     /// Bytes.
     Bytes,

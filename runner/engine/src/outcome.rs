@@ -13,6 +13,7 @@ use protocol::spool::SpoolEnd;
 use serde::{Deserialize, Serialize};
 
 use crate::disk::Full;
+use crate::plan::WORKSPACE;
 
 /// Why the command is no longer running.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -142,16 +143,13 @@ impl RunObservations {
 }
 
 /// Why the runner itself ended a command.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum StopReason {
     Cancelled {
         signal: u8,
     },
-    /// It wrote more into this place than it may.
-    Disk {
-        place: &'static str,
-        full: Full,
-    },
+    /// It wrote more into the workspace than it may.
+    Disk(Full),
     Output {
         limit: u64,
     },
@@ -164,8 +162,8 @@ pub enum StopReason {
 /// Names the reason.
 pub fn judge(seen: &RunObservations) -> Outcome {
     match seen.stopped {
-        Some(StopReason::Disk { place, full }) => {
-            return Outcome::Disk { full: written_full(place, full), code: 137 };
+        Some(StopReason::Disk(full)) => {
+            return Outcome::Disk { full: written_full(WORKSPACE, full), code: 137 };
         }
         Some(StopReason::Output { limit }) => return Outcome::Output { limit },
         Some(StopReason::Overdue) => return Outcome::Timeout,
@@ -419,7 +417,7 @@ mod tests {
     outcome!(
         writing_too_much_is_disk_whatever_the_code,
         RunObservations {
-            stopped: Some(StopReason::Disk { place: "/workspace", full: Full::Bytes }),
+            stopped: Some(StopReason::Disk(Full::Bytes)),
             ..ended(CommandEnd::Signaled(9))
         },
         "137 disk: /workspace is full; it ended with code 137"
@@ -427,7 +425,7 @@ mod tests {
     outcome!(
         too_many_files_are_named,
         RunObservations {
-            stopped: Some(StopReason::Disk { place: "/workspace", full: Full::Files }),
+            stopped: Some(StopReason::Disk(Full::Files)),
             ..RunObservations::default()
         },
         "137 disk: /workspace (number of files) is full; it ended with code 137"

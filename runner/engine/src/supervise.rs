@@ -21,7 +21,6 @@ use crate::connector::Connector;
 use crate::control::ControlClient;
 use crate::disk::Watch;
 use crate::outcome::{RunObservations, StopReason, Usage};
-use crate::plan::WORKSPACE;
 use crate::record::Recorder;
 
 /// What whoever started a command says about it.
@@ -95,9 +94,7 @@ impl GatewayWatch {
     async fn died(&self) -> String {
         loop {
             // An engine may lose a living gateway's output, so the gateway is asked as well.
-            if self.log.is_gone()
-                && ControlClient::new(self.control.clone()).status().await.is_err()
-            {
+            if self.log.is_gone() && ControlClient::new(self.control.clone()).is_gone().await {
                 return self.log.last_words();
             }
             drop(time::timeout(GATEWAY_ALIVE_POLL, self.log.changed()).await);
@@ -180,7 +177,7 @@ pub async fn supervise(
                 None => has_caller = false,
             },
             full = watch.full(), if command.may_be_stopped() => {
-                command.end(StopReason::Disk { place: WORKSPACE, full }).await?;
+                command.end(StopReason::Disk(full)).await?;
             }
             said = &mut death, if command.last.is_none() && command.seen.gateway_died.is_none() => {
                 command.seen.gateway_died = Some(said);
@@ -207,7 +204,7 @@ pub async fn supervise(
     if seen.stopped.is_none()
         && let Some(full) = watch.last_look().await
     {
-        seen.stopped = Some(StopReason::Disk { place: WORKSPACE, full });
+        seen.stopped = Some(StopReason::Disk(full));
     }
     Ok(observed(seen, last, ended, how.max_output_bytes, begun.elapsed()))
 }
@@ -248,7 +245,8 @@ impl Supervised<'_> {
                 self.last = Some(end);
                 self.follow_no_more();
             }
-            None => self.follow_no_more(),
+            // It vanished. The gateway is not ended yet: whether it died first is of interest.
+            None => self.following = false,
         }
         None
     }
@@ -335,7 +333,7 @@ fn is_over(stopped: Option<StopReason>) -> bool {
     matches!(
         stopped,
         Some(
-            StopReason::Disk { .. }
+            StopReason::Disk(_)
                 | StopReason::Output { .. }
                 | StopReason::Overdue
                 | StopReason::WithoutGateway

@@ -59,6 +59,12 @@ pub struct Closing {
 impl Closing {
     /// Waits until nobody writes any more, for a while. After that nobody can.
     pub fn begin(folder: &Path, evidence: &RunFolder, within: Duration) -> io::Result<Self> {
+        // Left by one that was killed while it took the place of those who hang.
+        let moved = evidence.path().join(MOVED);
+        if moved.exists() {
+            make(&evidence.commands())?;
+            take_away(&moved, &evidence.commands())?;
+        }
         let lock = File::create(folder.join(LOCK))?;
         let deadline = Instant::now() + within;
         loop {
@@ -81,13 +87,16 @@ impl Closing {
         fs::rename(draft, folder.join(LOCK))?;
         let all = evidence.commands();
         make(&all)?;
-        let anew = evidence.path().join(".commands");
+        let anew = evidence.path().join(MOVED);
         make(&anew)?;
         take_away(&all, &anew)?;
         fs::rename(&anew, &all)?;
         Ok(Self { _lock: lock })
     }
 }
+
+/// Where commands are while the folder around them is made anew.
+const MOVED: &str = ".commands";
 
 /// Moves what is in `from` to the folder `to`, folders as new ones, and removes `from`:
 /// in a folder that is gone nobody can make a file. What is not written to its end stays
@@ -266,6 +275,25 @@ mod tests {
         assert_eq!(numbers(&evidence), (1..=20).collect::<Vec<_>>());
         let records = records(&evidence);
         assert!(records.iter().all(|record| record.exit_code == Some(0)), "{records:?}");
+    }
+
+    #[test]
+    fn commands_that_were_being_moved_when_their_mover_died_are_found_again() {
+        let home = tempfile::tempdir().unwrap();
+        let evidence = RunFolder::create(&home.path().join("runs"), "r1").unwrap();
+        let writing = Writing::among_others(home.path(), &evidence).unwrap();
+        for _ in 0..2 {
+            let entry = CommandEntry::begin(&writing, vec!["true".to_owned()], None, false);
+            entry.unwrap().end(Outcome::Exited { code: 0 }, Usage::default()).unwrap();
+        }
+        drop(writing);
+        let moved = evidence.path().join(MOVED);
+        make(&moved).unwrap();
+        fs::rename(evidence.commands().join("1"), moved.join("1")).unwrap();
+        let _closing = Closing::begin(home.path(), &evidence, Duration::ZERO).unwrap();
+        assert_eq!(numbers(&evidence), [1, 2]);
+        assert_eq!(records(&evidence).len(), 2);
+        assert!(!moved.exists());
     }
 
     #[test]

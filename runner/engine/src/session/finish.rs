@@ -15,10 +15,9 @@ use tokio::{task, time};
 use super::commands::{self, Closing};
 use super::state::State;
 use crate::backend::{Backend, Ended, Sandbox};
-use crate::control::ControlClient;
+use crate::control::{self, ControlClient};
 use crate::first_process::{self, Answer};
 use crate::outcome::{Outcome, RunObservations, StopReason, Usage, judge};
-use crate::plan::WORKSPACE;
 use crate::record::{Record, in_words};
 use crate::resource::Resource;
 use crate::run_id::RunId;
@@ -86,17 +85,16 @@ pub async fn finish(
         None => ask_to_end(state, backend).await,
     };
     let outcome = match by_itself {
-        Some(ended) => judge(&seen_late(state, ended, backend).await),
+        Some(ended) => judge(&seen_late(state, ended).await),
         // It may have ended before it could answer.
         None if why == Why::Stopped && own_end(state).is_some() => Outcome::Stopped,
         None => outcome(state, why, facts.is_some(), backend).await,
     };
-    drain(state, backend).await;
+    drain(state).await;
     // Clients of commands that were ended write that down.
-    let closing = state
-        .evidence()
-        .ok()
-        .map(|evidence| Closing::begin(state.folder(), &evidence, CLIENT_RECORDS_TIMEOUT));
+    let closing = state.evidence().and_then(|evidence| {
+        Ok(Closing::begin(state.folder(), &evidence, CLIENT_RECORDS_TIMEOUT)?)
+    });
 
     let (mut removed, mut left) = remove_made(state, backend).await;
     let usage = facts.map(|facts| {
@@ -112,7 +110,10 @@ pub async fn finish(
         commands: None,
         sealed_by: if why == Why::Found { "sweep" } else { "session stop" },
     };
-    let (record, missing) = close(state, ending, budget).await;
+    let (record, mut missing) = close(state, ending, budget).await;
+    if let Err(err) = &closing {
+        missing.push(format!("commands may have been recorded while this was sealed: {err:#}"));
+    }
     if why == Why::Found
         && let Ok(evidence) = state.evidence()
         && let Err(err) = evidence.remove_scratch()
@@ -176,22 +177,27 @@ async fn close(
 
 /// What a run's command said, and what nobody saw while it ran: that it had no gateway
 /// any more, or wrote more than it may.
-async fn seen_late(state: &State, ended: SpoolEnd, backend: &dyn Backend) -> RunObservations {
+async fn seen_late(state: &State, ended: SpoolEnd) -> RunObservations {
     let mut seen = RunObservations::from_spool(ended);
-    if has_lost_gateway(state, backend).await {
+    if has_lost_gateway(state).await {
         seen.gateway_died = Some("nothing".to_owned());
     }
-    if let Some(full) = state.watch().last_look().await {
-        seen.stopped = Some(StopReason::Disk { place: WORKSPACE, full });
+    seen.stopped = state.stop_reason();
+    // Nobody knows how much a project that is written to directly has grown.
+    if seen.stopped.is_none()
+        && !state.is_direct()
+        && let Some(full) = state.watch().last_look().await
+    {
+        seen.stopped = Some(StopReason::Disk(full));
     }
     seen
 }
 
 /// Whether its gateway is gone although its time is not over: it keeps the time too,
 /// and may be the first to end.
-async fn has_lost_gateway(state: &State, backend: &dyn Backend) -> bool {
+async fn has_lost_gateway(state: &State) -> bool {
     let wanted = state.plan().network.is_some() && !state.is_over(Timestamp::now());
-    wanted && !drain(state, backend).await
+    wanted && !drain(state).await
 }
 
 /// What the sandbox took, if its first process could still say so.
@@ -208,7 +214,7 @@ async fn ask_to_end(state: &State, backend: &dyn Backend) -> Option<BTreeMap<Str
 
 async fn outcome(state: &State, why: Why, said: bool, backend: &dyn Backend) -> Outcome {
     if said && why == Why::Stopped {
-        if has_lost_gateway(state, backend).await {
+        if has_lost_gateway(state).await {
             let why = "its gateway died before it was stopped".to_owned();
             return Outcome::Failed { why };
         }
@@ -238,11 +244,11 @@ async fn outcome(state: &State, why: Why, said: bool, backend: &dyn Backend) -> 
 const EXPIRED: i64 = 124;
 
 /// Lets the gateway finish its log; whether there was one to do so.
-async fn drain(state: &State, backend: &dyn Backend) -> bool {
+async fn drain(state: &State) -> bool {
     if state.plan().network.is_none() {
         return false;
     }
-    let client = ControlClient::new(backend.control(state.run()));
+    let client = ControlClient::new(control::connector_in(state.folder()));
     // One that is gone already has nothing to finish.
     if client.drain().await.is_err() {
         return false;

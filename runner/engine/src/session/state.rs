@@ -17,11 +17,15 @@ use crate::control;
 use crate::disk::{Watch, Watched};
 use crate::evidence::RunFolder;
 use crate::first_process::{self, Answer};
+use crate::outcome::StopReason;
 use crate::plan::Plan;
 use crate::run_id::RunId;
 use crate::run_lock::is_locked;
 use crate::supervise::GatewayWatch;
 use crate::unsealed::{SESSION_FILE, Unsealed};
+
+/// Why its command was ended, beside it.
+const STOPPED_FILE: &str = "stopped.json";
 
 /// A sandbox that outlives whoever started it, as plain data.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -77,6 +81,21 @@ impl State {
         let log = GatewayLog::default();
         log.end();
         wanted.then(|| GatewayWatch { log, control: control::connector_in(self.folder()) })
+    }
+
+    /// Whether it writes to the project itself.
+    pub fn is_direct(&self) -> bool {
+        self.unsealed.workspace.as_ref().is_some_and(|layout| layout.direct)
+    }
+
+    /// Why whoever was attached ended its command, if they did.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        serde_json::from_slice(&fs::read(self.folder().join(STOPPED_FILE)).ok()?).ok()
+    }
+
+    /// Writes down why its command was ended, for whoever finishes it.
+    pub fn write_stop_reason(&self, reason: StopReason) -> io::Result<()> {
+        audit::write_whole_file(&self.folder().join(STOPPED_FILE), &serde_json::to_vec(&reason)?)
     }
 
     /// Looks after what was written to the project, by whatever has run so far.
