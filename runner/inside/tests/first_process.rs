@@ -11,6 +11,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -46,8 +47,12 @@ impl Sandbox {
         Self::start_under(&[], lives)
     }
 
-    /// With a program before it that sets the stage.
     fn start_under(stage: &[&str], lives: Duration) -> Option<Self> {
+        Self::start_with(stage, lives, GRACE)
+    }
+
+    /// With a program before it that sets the stage.
+    fn start_with(stage: &[&str], lives: Duration, grace: Duration) -> Option<Self> {
         if !skip::is_installed("unshare") {
             return None;
         }
@@ -63,7 +68,7 @@ impl Sandbox {
         let socket = home.path().join("runner.sock");
         let host = UnixListener::bind(&socket).unwrap();
         let lifetime = SandboxLifetime::Until(SystemTime::now() + lives);
-        let args = InitArgs { socket, grace: GRACE, bounded: Vec::new(), lifetime };
+        let args = InitArgs { socket, grace, bounded: Vec::new(), lifetime };
         let unshare = Command::new(words[0])
             .args(&words[1..])
             .arg(env!("CARGO_BIN_EXE_sluice-init"))
@@ -286,6 +291,70 @@ fn a_reason_of_any_length_arrives() {
         let Some(CommandEnd::Unstartable { why, .. }) = end else { panic!("{end:?}") };
         assert!(why.contains("/x/x"), "{why}");
     }
+}
+
+#[test]
+fn a_terminal_whose_command_did_not_start_leaves_nobody_to_wait_for() {
+    let Some(sandbox) = Sandbox::start_with(&[], LONG, 2 * TEST_DEADLINE) else { return };
+    let words = vec!["/no/such/program".to_owned()];
+    let begun = sandbox.begin(with_terminal(CommandSpec { words, ..shell("") }));
+    let end = last(begun.told);
+    assert!(matches!(end, Some(CommandEnd::Unstartable { code: 127, .. })), "{end:?}");
+    // Whoever is left is waited for longer than for this answer.
+    assert_eq!(sandbox.end().1, Some(CommandEnd::Exited(0)));
+}
+
+/// The run whose end is the sandbox's.
+fn run_of(script: &str) -> CommandSpec {
+    CommandSpec { ends_sandbox: true, ..shell(script) }
+}
+
+#[test]
+fn whoever_is_ended_with_the_run_is_on_record_too() {
+    let Some(mut sandbox) = Sandbox::start(LONG) else { return };
+    let others: Vec<Begun> = (0..8).map(|_| sandbox.run(shell(STUBBORN))).collect();
+    others.iter().for_each(|other| other.wait_for("ready"));
+    let run = sandbox.run(run_of("exit 3"));
+    assert_eq!(last(run.told), Some(CommandEnd::Exited(3)));
+    assert_eq!(sandbox.unshare.wait().unwrap().code(), Some(3));
+    for other in others {
+        assert_eq!(printed(&other.spool).1, Some(CommandEnd::Signaled(9)));
+        assert_eq!(last(other.told), Some(CommandEnd::Signaled(9)));
+    }
+}
+
+#[test]
+fn a_run_ends_also_while_other_commands_start() {
+    let Some(mut sandbox) = Sandbox::start(LONG) else { return };
+    let run = sandbox.run(run_of("sleep 0.3; exit 3"));
+    let has_ended = AtomicBool::new(false);
+    let end = thread::scope(|scope| {
+        for name in 0..4 {
+            let (socket, has_ended) = (sandbox.home.path().join("s"), &has_ended);
+            let spool = sandbox.home.path().join(format!("{name}.others"));
+            scope.spawn(move || {
+                let mut begun = Vec::new();
+                while !has_ended.load(Ordering::Relaxed) && begun.len() < 50 {
+                    let Ok(stream) = UnixStream::connect(&socket) else { return };
+                    let theirs = OpenOptions::new().append(true).create(true).open(&spool);
+                    let input = File::open("/dev/null").unwrap();
+                    let request = frame(&InitRequest::Run(shell("exec sleep 600"))).unwrap();
+                    send_all(&stream, &request, &[input.as_fd(), theirs.unwrap().as_fd()]).ok();
+                    begun.push(stream);
+                    thread::sleep(Duration::from_millis(7));
+                }
+                // They hold on to their commands as long as it matters.
+                while !has_ended.load(Ordering::Relaxed) {
+                    thread::sleep(Duration::from_millis(5));
+                }
+            });
+        }
+        let end = last(run.told);
+        has_ended.store(true, Ordering::Relaxed);
+        end
+    });
+    assert_eq!(end, Some(CommandEnd::Exited(3)));
+    assert_eq!(sandbox.unshare.wait().unwrap().code(), Some(3));
 }
 
 #[test]

@@ -41,8 +41,8 @@ struct Shared {
     /// Commands that have not been reaped.
     running: Mutex<BTreeMap<i32, Arc<StartedCommand>>>,
     /// Held, by any number at once, from before a child is made until it is known to
-    /// be none or is in the table.
-    starting: RwLock<()>,
+    /// be none or is in the table. Whether the run is over, and nobody starts any more.
+    starting: RwLock<bool>,
     /// One more for each command whose end is not on record.
     unrecorded: Arc<()>,
     /// The one command that the sandbox ends with, if it has one.
@@ -87,7 +87,10 @@ impl CommandServer {
         loop {
             match waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
                 Ok(_) => {
-                    for (command, end) in self.reap_ended() {
+                    let mut ended = self.reap_ended();
+                    // Nobody is told anything after the one that the sandbox ends with.
+                    ended.sort_by_key(|(command, _)| command.ends_sandbox);
+                    for (command, end) in ended {
                         self.was_reaped(&command, end);
                     }
                 }
@@ -136,18 +139,42 @@ impl CommandServer {
 
     fn was_reaped(&self, command: &StartedCommand, end: CommandEnd) {
         if !command.ends_sandbox {
-            let facts = measure::since(&command.before, &self.0.bounded);
-            return command.was_reaped(end, facts);
+            return self.tell_reaped(command, end);
         }
         let facts = measure::after(&self.0.bounded);
         // Whoever hears that the run has ended may rely on it that nobody is left:
         // its gateway is closed at that word.
-        signal_everybody(Signal::KILL);
-        while !matches!(wait(WaitOptions::empty()), Err(rustix::io::Errno::CHILD)) {}
+        self.end_all_others();
         command.was_reaped(end, facts);
         // Its watching thread ends all of us, when the last is recorded.
         thread::sleep(RUN_RECORDS_TIMEOUT);
         exit(REFUSED);
+    }
+
+    fn tell_reaped(&self, command: &StartedCommand, end: CommandEnd) {
+        command.was_reaped(end, measure::since(&command.before, &self.0.bounded));
+    }
+
+    /// Ends everybody whom the run leaves behind, also who is being started, and has
+    /// their ends recorded. Nobody starts after that.
+    fn end_all_others(&self) {
+        let begun = Instant::now();
+        loop {
+            signal_everybody(Signal::KILL);
+            for (command, end) in self.reap_ended() {
+                self.tell_reaped(&command, end);
+            }
+            let nobody_starts = self.0.starting.try_write().map(|mut is_over| *is_over = true);
+            let is_nobody_left = nobody_starts.is_ok() && has_no_children();
+            // What is there besides is ours and the run's.
+            let are_recorded = Arc::strong_count(&self.0.unrecorded) <= 2;
+            if is_nobody_left && (are_recorded || begun.elapsed() > RECORDS_TIMEOUT)
+                || begun.elapsed() > RUN_RECORDS_TIMEOUT
+            {
+                return;
+            }
+            thread::sleep(PROCESS_POLL_INTERVAL);
+        }
     }
 
     /// Ends everything at `until`. A sleep does not count the time that the machine
@@ -302,6 +329,9 @@ impl CommandServer {
         given: Vec<OwnedFd>,
     ) -> Result<(Arc<StartedCommand>, command::Flows), CommandEnd> {
         let starting = self.0.starting.read().unwrap_or_else(PoisonError::into_inner);
+        if *starting {
+            return Err(unstartable(126, "the run has ended"));
+        }
         let (command, flows) = command::start(spec, given)?;
         let command = Arc::new(command);
         if spec.ends_sandbox {
@@ -395,6 +425,11 @@ fn end_of(status: WaitStatus) -> Option<CommandEnd> {
 /// everything that may be signalled, which never includes the first.
 pub(super) fn signal_everybody(signal: Signal) {
     kill_process_group(Pid::INIT, signal).ok();
+}
+
+fn has_no_children() -> bool {
+    let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    matches!(waitid(WaitId::All, how), Err(rustix::io::Errno::CHILD))
 }
 
 /// The exit code of a sandbox that ends with its command.

@@ -49,16 +49,17 @@ pub(super) fn start(
     let mut child = with(&mut command).spawn().map_err(failed)?;
     // The command holds our halves too, until it is dropped.
     drop(command);
-    let words = read_answer(answer, START_TIMEOUT).map_err(|err| {
-        // Nobody else reaps it before it is known to have started.
-        kill_process_group(Pid::from_child(&child), Signal::KILL).ok();
-        child.kill().ok();
-        failed(err)
-    })?;
-    match words.split_once(' ') {
-        None => Ok((child, outside)),
-        Some((code, why)) => Err(unstartable(code.parse().unwrap_or(126), why)),
-    }
+    let end = match read_answer(answer, START_TIMEOUT) {
+        Err(err) => failed(err),
+        Ok(words) => match words.split_once(' ') {
+            None => return Ok((child, outside)),
+            Some((code, why)) => unstartable(code.parse().unwrap_or(126), why),
+        },
+    };
+    // Nobody else reaps it before it is known to have started.
+    kill_process_group(Pid::from_child(&child), Signal::KILL).ok();
+    child.kill().and_then(|()| child.wait()).ok();
+    Err(end)
 }
 
 fn no_terminal(program: &str, err: &io::Error) -> CommandEnd {
