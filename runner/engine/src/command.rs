@@ -7,7 +7,7 @@
 //! stalled by a slow reader: it only reads later.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::{self, BufRead as _, BufReader};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream;
@@ -19,7 +19,8 @@ use std::time::Duration;
 use inside::passing;
 use protocol::UserIds;
 use protocol::init::{CommandOrder, CommandSpec, TerminalSize};
-use protocol::spool::{SpoolEnd, SpoolEvent};
+use protocol::spool::{HEADER_BYTES, MAX_PAYLOAD_BYTES, SpoolEnd, SpoolEvent};
+use rustix::io::{pread, retry_on_intr};
 use tokio::io::{AsyncRead, AsyncWriteExt as _};
 use tokio::net::unix::pipe::Sender;
 use tokio::sync::mpsc;
@@ -129,6 +130,8 @@ async fn feed(mut input: Input, into: OwnedFd) {
 #[derive(Debug)]
 pub struct SpoolReader {
     file: File,
+    /// Where the buffer begins.
+    offset: u64,
     buffer: Vec<u8>,
     /// How much of the buffer was read.
     read: usize,
@@ -136,28 +139,31 @@ pub struct SpoolReader {
 
 impl SpoolReader {
     pub fn open(path: &Path, offset: u64) -> io::Result<Self> {
-        let mut file = File::open(path)?;
-        file.seek(SeekFrom::Start(offset))?;
-        Ok(Self { file, buffer: Vec::new(), read: 0 })
+        Ok(Self { file: File::open(path)?, offset, buffer: Vec::new(), read: 0 })
     }
 
     /// The next event; nothing if there is none yet.
     pub fn next_event(&mut self) -> io::Result<Option<(SpoolEvent, Duration)>> {
-        loop {
-            let unread = self.buffer.get(self.read..).unwrap_or_default();
-            if let Some((event, at, length)) =
-                SpoolEvent::parse(unread).map_err(io::Error::other)?
-            {
-                self.read += length;
-                return Ok(Some((event, at)));
-            }
-            self.buffer.drain(..self.read);
-            self.read = 0;
-            let limit = PIECE_BYTES as u64;
-            if (&mut self.file).take(limit).read_to_end(&mut self.buffer)? == 0 {
-                return Ok(None);
-            }
+        if let Some(event) = self.next_in_buffer()? {
+            return Ok(Some(event));
         }
+        // A frame that was not all there is read anew from its beginning: whoever wrote
+        // it may have taken it back, and something else stands there.
+        let begins = self.offset + self.read as u64;
+        let mut piece = vec![0; PIECE_BYTES];
+        let came = retry_on_intr(|| pread(&self.file, &mut *piece, begins))?;
+        piece.truncate(came);
+        (self.offset, self.buffer, self.read) = (begins, piece, 0);
+        self.next_in_buffer()
+    }
+
+    fn next_in_buffer(&mut self) -> io::Result<Option<(SpoolEvent, Duration)>> {
+        let unread = self.buffer.get(self.read..).unwrap_or_default();
+        let parsed = SpoolEvent::parse(unread).map_err(io::Error::other)?;
+        Ok(parsed.map(|(event, at, length)| {
+            self.read += length;
+            (event, at)
+        }))
     }
 
     /// Passes on everything there is; whether there may be more.
@@ -181,4 +187,41 @@ impl SpoolReader {
 }
 
 const EVENTS_AT_ONCE: usize = 16;
-const PIECE_BYTES: usize = 64 * 1024;
+/// As much as the longest frame.
+const PIECE_BYTES: usize = HEADER_BYTES + MAX_PAYLOAD_BYTES;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_frame_that_was_taken_back_hides_nothing_that_comes_after_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("spool");
+        let mut writer = OpenOptions::new().append(true).create_new(true).open(&path).unwrap();
+        let event = |length| SpoolEvent::Output(vec![b'x'; length]);
+        let frame = |length| event(length).frame(Duration::ZERO);
+        writer.write_all(&frame(MAX_PAYLOAD_BYTES)).unwrap();
+        let whole = writer.metadata().unwrap().len();
+        let mut reader = SpoolReader::open(&path, 0).unwrap();
+        let mut next = || reader.next_event().unwrap().map(|(event, _)| event);
+        assert_eq!(next(), Some(event(MAX_PAYLOAD_BYTES)));
+        // What follows is shorter than what was there, as long, and longer.
+        for length in [10, 87, 1000] {
+            let end = writer.metadata().unwrap().len();
+            writer.write_all(&frame(5000)[..100]).unwrap();
+            assert_eq!(next(), None, "it is torn");
+            writer.set_len(end).unwrap();
+            assert_eq!(next(), None, "it is gone");
+            writer.write_all(&frame(5000)[..100]).unwrap();
+            assert_eq!(next(), None);
+            writer.set_len(end).unwrap();
+            writer.write_all(&frame(length)).unwrap();
+            assert_eq!(next(), Some(event(length)));
+        }
+        let mut from_there = SpoolReader::open(&path, whole).unwrap();
+        assert_eq!(from_there.next_event().unwrap().unwrap().0, event(10));
+    }
+}
