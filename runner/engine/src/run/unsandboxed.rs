@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
 use std::time::Instant;
 
 use audit::{Log, Operator, Options, Text};
@@ -16,13 +17,12 @@ use inside::process_tree::ProcessStat;
 use jiff::Timestamp;
 use protocol::init::{CommandEnd, CommandOrder};
 use protocol::spool::SpoolEnd;
-use rustix::io::{Errno, ioctl_fionread};
+use rustix::io::{Errno, ioctl_fionread, retry_on_intr};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
 };
 use tokio::net::unix::pipe::Receiver;
-use tokio::sync::mpsc;
-use tokio::task::spawn_blocking;
+use tokio::sync::{mpsc, oneshot};
 use tokio::{select, time};
 
 use super::Starter;
@@ -151,6 +151,16 @@ async fn carry_out(
 /// sandbox: passes on what it prints, keeps its limits, says how it ended.
 fn spawn(plan: &Plan) -> io::Result<RunningCommand> {
     let mut child = start(plan)?;
+    let group = Pid::from_child(&child);
+    let (has_ended, mut waiting) = oneshot::channel();
+    // A thread of its own, which nobody waits for: what may not be signalled may go on
+    // for ever.
+    thread::Builder::new()
+        .spawn(move || {
+            wait_for(group);
+            has_ended.send(()).ok();
+        })
+        .inspect_err(|_| drop(child.kill().and_then(|()| child.wait())))?;
     let mut printed = [
         (OutputSide::Out, child.stdout.take().map(OwnedFd::from)),
         (OutputSide::Err, child.stderr.take().map(OwnedFd::from)),
@@ -160,7 +170,6 @@ fn spawn(plan: &Plan) -> io::Result<RunningCommand> {
     let (orders, mut ordered) = mpsc::unbounded_channel();
     let (is_alone, timeout, limit) = (plan.tty, plan.limits.timeout, plan.limits.output);
     tokio::spawn(async move {
-        let group = Pid::from_child(&child);
         let signal = |number: u8| {
             let Some(signal) = Signal::from_named_raw(number.into()) else { return };
             // One that is gone is what was wanted.
@@ -171,7 +180,6 @@ fn spawn(plan: &Plan) -> io::Result<RunningCommand> {
         };
         let mut output = Output { tell: &tell, begun: Instant::now(), left: limit };
         let mut ended_by_us = None;
-        let mut waiting = spawn_blocking(move || wait_for(group));
         let overdue = time::sleep(timeout);
         tokio::pin!(overdue);
         let [(_, out), (_, err)] = &mut printed;
@@ -207,9 +215,10 @@ fn spawn(plan: &Plan) -> io::Result<RunningCommand> {
         let exited = child.wait().map_or(CommandEnd::Signaled(KILL), end);
         // What it wrote is there already; nobody waits for what somebody who left its
         // group may still print.
-        for (side, from) in &mut printed {
-            let there = from.as_ref().and_then(|from| ioctl_fionread(from).ok());
-            if output.pass_on_all(*side, from, there.unwrap_or_default()).await {
+        for (side, from) in &printed {
+            if let Some(from) = from
+                && output.pass_on_rest(*side, from).await
+            {
                 ended_by_us.get_or_insert(CommandEnd::OutputLimit);
             }
         }
@@ -255,26 +264,38 @@ impl Output<'_> {
             }
             Ok(length) => {
                 buffer.truncate(length);
-                let Some(left) = self.left.checked_sub(length as u64) else { return true };
-                self.left = left;
-                let printed =
-                    CommandEvent::Printed(Chunk { to, bytes: buffer.into() }, self.begun.elapsed());
-                drop(self.tell.send(printed).await);
-                false
+                self.print(to, buffer).await
             }
         }
     }
 
-    /// Passes on so many bytes, or what there is of them.
-    async fn pass_on_all(
-        &mut self,
-        to: OutputSide,
-        from: &mut Option<Receiver>,
-        bytes: u64,
-    ) -> bool {
+    /// Passes on what is there now; whether it is more than may be. The kernel itself
+    /// is asked: what the runtime knows of it may be older.
+    async fn pass_on_rest(&mut self, to: OutputSide, from: &Receiver) -> bool {
+        let mut there = ioctl_fionread(from).unwrap_or_default();
         let mut is_too_much = false;
-        for _ in 0..bytes.div_ceil(PIECE_BYTES as u64) {
-            is_too_much |= self.pass_on(to, from).await;
+        while there > 0 {
+            let mut buffer = vec![0; PIECE_BYTES];
+            let read = retry_on_intr(|| rustix::io::read(from, &mut *buffer)).unwrap_or_default();
+            if read == 0 {
+                break;
+            }
+            there = there.saturating_sub(read as u64);
+            buffer.truncate(read);
+            is_too_much |= self.print(to, buffer).await;
+        }
+        is_too_much
+    }
+
+    /// Passes on as much as may be; whether that is not all.
+    async fn print(&mut self, to: OutputSide, mut bytes: Vec<u8>) -> bool {
+        let room = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let is_too_much = bytes.len() > room;
+        bytes.truncate(room);
+        self.left -= bytes.len() as u64;
+        if !bytes.is_empty() {
+            let chunk = Chunk { to, bytes: bytes.into() };
+            drop(self.tell.send(CommandEvent::Printed(chunk, self.begun.elapsed())).await);
         }
         is_too_much
     }
@@ -345,12 +366,19 @@ mod tests {
     use super::*;
     use crate::plan::tests::{planned, request};
 
-    /// What it prints and how it ends, without a sandbox.
-    async fn carried_out(script: &str) -> (String, Option<CommandEnd>) {
+    fn shell(script: &str) -> Plan {
         let mut plan = planned("version: 1\n", &request());
         (plan.tty, plan.directory) = (false, "/".to_owned());
         plan.command = ["sh", "-c", script].map(str::to_owned).to_vec();
-        let mut command = spawn(&plan).unwrap();
+        plan
+    }
+
+    /// What it prints and how it ends, without a sandbox.
+    async fn carried_out(script: &str) -> (String, Option<CommandEnd>) {
+        rest(spawn(&shell(script)).unwrap()).await
+    }
+
+    async fn rest(mut command: RunningCommand) -> (String, Option<CommandEnd>) {
         let mut text = String::new();
         while let Some(event) = command.events.recv().await {
             match event {
@@ -383,6 +411,58 @@ mod tests {
             assert!(Instant::now() < deadline, "{text}");
             time::sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    #[tokio::test]
+    async fn the_last_words_are_passed_on_also_when_the_runtime_has_not_heard_of_them() {
+        let command = spawn(&shell("printf first; sleep 0.5; printf last")).unwrap();
+        time::sleep(Duration::from_millis(250)).await;
+        // Nobody looks while it prints and ends.
+        thread::sleep(Duration::from_millis(1000));
+        assert_eq!(rest(command).await, ("firstlast".to_owned(), Some(CommandEnd::Exited(0))));
+    }
+
+    #[tokio::test]
+    async fn what_is_too_much_is_passed_on_up_to_the_limit_and_nothing_after_it() {
+        let mut plan = shell("printf 123; printf 45678 >&2; sleep 0.3; printf 9012; printf 3 >&2");
+        plan.limits.output = 10;
+        let (text, end) = rest(spawn(&plan).unwrap()).await;
+        assert_eq!(end, Some(CommandEnd::OutputLimit));
+        assert_eq!(text.len(), 10, "{text}");
+
+        let (tell, mut events) = mpsc::channel(PIECES_AT_ONCE);
+        let mut output = Output { tell: &tell, begun: Instant::now(), left: 4 };
+        assert!(!output.print(OutputSide::Out, b"abc".to_vec()).await);
+        assert!(output.print(OutputSide::Out, b"def".to_vec()).await);
+        assert!(output.print(OutputSide::Err, b"g".to_vec()).await);
+        drop(tell);
+        let mut passed_on = Vec::new();
+        while let Some(CommandEvent::Printed(chunk, _)) = events.recv().await {
+            passed_on.extend(chunk.bytes);
+        }
+        assert_eq!(passed_on, b"abcd");
+    }
+
+    #[test]
+    fn a_command_that_goes_on_does_not_keep_us_from_ending() {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let (command, pid) = runtime.block_on(async {
+            let mut command = spawn(&shell("echo $$; exec sleep 600")).unwrap();
+            let Some(CommandEvent::Printed(chunk, _)) = command.events.recv().await else {
+                panic!("it says who it is")
+            };
+            (command, String::from_utf8_lossy(&chunk.bytes).trim().parse().unwrap())
+        });
+        let (tell, ended) = std::sync::mpsc::channel();
+        let ending = thread::spawn(move || {
+            drop(runtime);
+            tell.send(()).unwrap();
+        });
+        let in_time = ended.recv_timeout(Duration::from_secs(10));
+        kill_process_group(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+        ending.join().unwrap();
+        drop(command);
+        in_time.expect("it does not wait for the command");
     }
 
     #[test]
