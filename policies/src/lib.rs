@@ -11,6 +11,7 @@
 //! **Invariant:** this crate does no I/O, starts no task and reads no clock.
 
 mod address_class;
+mod attachment;
 mod authority;
 mod capability;
 mod case_fold;
@@ -60,6 +61,7 @@ mod verdict;
 pub mod yaml;
 
 pub use address_class::{AddressClass, embedded_v4};
+pub use attachment::Attachment;
 pub use authority::{Authority, AuthorityError, AuthorityFault, Destination, Host};
 pub use capability::{GitRepository, NpmPackage, Registries, RegistryKind, RegistryUrl};
 pub use decide::Admission;

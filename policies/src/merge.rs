@@ -50,6 +50,11 @@ pub(crate) fn merge(layers: Vec<Layer>) -> Result<Policy, globset::Error> {
             enabled,
             turned_off: said(false),
             mode: if observe { Mode::Observe } else { Mode::Enforce },
+            attach: layers
+                .iter()
+                .filter_map(|layer| layer.document.net.attach)
+                .max()
+                .unwrap_or_default(),
             limits: layers.iter().fold(NetLimits::default(), |limits, layer| {
                 strictest_net(limits, &layer.document.net.limits)
             }),

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::attachment::Attachment;
 use crate::authority::Destination;
 use crate::decide::{Admission, Rules};
 use crate::decision::{Decision, Reason};
@@ -80,6 +81,8 @@ pub struct ProcLimits {
 pub struct Net {
     pub enabled: bool,
     pub mode: Mode,
+    /// How the sandbox is attached to its gateway, at least.
+    pub attach: Attachment,
     pub limits: NetLimits,
     /// Some file says `enabled: false`. No run can override that.
     pub(crate) turned_off: bool,

@@ -5,6 +5,7 @@
 //! gives the [`SandboxSpec`]; the launcher answers with [`LauncherMessage`]s, some of which
 //! bring descriptors along.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -31,14 +32,27 @@ pub struct NamespaceSpec {
 pub struct ListenerSpec {
     /// As the gateway's settings call it.
     pub name: String,
+    /// Unspecified means every address.
+    pub address: Ipv4Addr,
     pub port: u16,
     pub kind: SocketKind,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum SocketKind {
+    /// Sees what no other socket of the network answers. Has no address and no port.
+    Packets,
     Tcp,
     Udp,
+}
+
+/// The order for `sluice-launch doors`: sockets in the network of a sandbox that somebody
+/// else made.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct DoorsSpec {
+    /// The sandbox's first process.
+    pub pid: i32,
+    pub listeners: Vec<ListenerSpec>,
 }
 
 /// The second line: the sandbox.

@@ -76,6 +76,12 @@ pub struct Running {
     home: PathBuf,
 }
 
+/// How sandboxes of engines are attached in this run of the tests, where that is not as
+/// they choose by themselves: `SLUICE_TEST_ATTACH`.
+fn attachment() -> Option<String> {
+    std::env::var("SLUICE_TEST_ATTACH").ok().filter(|way| !way.is_empty())
+}
+
 impl Person {
     /// Somebody on each backend that this machine has.
     pub fn everywhere(programs: Programs) -> Vec<Self> {
@@ -224,6 +230,17 @@ impl Person {
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
+    /// Whether this person's sandboxes have a network of their own, and not doors alone.
+    pub fn has_network(&self) -> bool {
+        match self.backend {
+            BackendKind::Docker | BackendKind::Podman => {
+                attachment().is_some_and(|way| way == "network")
+            }
+            BackendKind::DockerGroup => true,
+            BackendKind::Namespaces | BackendKind::Unprivileged => false,
+        }
+    }
+
     pub fn backend(&self) -> BackendKind {
         self.backend
     }
@@ -370,6 +387,10 @@ impl Person {
                 .env("SLUICE_BACKEND", "namespaces")
                 .env("SLUICE_IMAGE", unpacked().unwrap_or_default()),
         };
+        if let (BackendKind::Docker | BackendKind::Podman, Some(way)) = (self.backend, attachment())
+        {
+            command.env("SLUICE_ATTACH", way);
+        }
         // A person whose configuration permits what they pin.
         let pinned: Vec<&str> = arguments
             .iter()

@@ -15,6 +15,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::attachment::Attachment;
 use crate::from_text::at_least_one;
 use crate::glob::FileGlob;
 use crate::host_pattern::HostPattern;
@@ -170,6 +171,9 @@ pub struct NetSection {
     pub enabled: Option<bool>,
     /// `observe` lets requests pass that no rule names, and records what would have been denied.
     pub mode: Option<Mode>,
+    /// How the sandbox is attached to its gateway at least: `sockets` is stronger than `network`. Where that
+    /// cannot be had nothing starts.
+    pub attach: Option<Attachment>,
     /// Requests that may go out.
     pub allow: Vec<Item<WrittenRule>>,
     /// Requests that wait for a person.

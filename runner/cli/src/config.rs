@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use engine::environment::Environment;
 use engine::spec::BackendKind;
 use policies::yaml::{self, Item};
-use policies::{Cpus, OverridesSection, ProcLimits, SecretName, Size, Source, Span};
+use policies::{Attachment, Cpus, OverridesSection, ProcLimits, SecretName, Size, Source, Span};
 
 use crate::exit::Failure;
 use permitted::{MountWritten, SecretWritten, Sections};
@@ -25,6 +25,8 @@ pub use permitted::{Permitted, PermittedMount, SecretSource};
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct UserConfig {
     pub backend: Option<BackendKind>,
+    /// How sandboxes are attached to their gateways.
+    pub attach: Option<Attachment>,
     pub image: Option<String>,
     pub policy: Option<PathBuf>,
     /// Runs have no sandbox, where their policy permits that.
@@ -42,6 +44,7 @@ pub struct UserConfig {
 #[serde(deny_unknown_fields, default)]
 struct ConfigDocument {
     backend: Option<BackendKind>,
+    attach: Option<Attachment>,
     image: Option<String>,
     policy: Option<String>,
     no_sandbox: bool,
@@ -77,6 +80,14 @@ pub fn load(environment: &Environment) -> Result<UserConfig, Failure> {
             Err(err) => Err(err).with_context(|| format!("cannot read {}", path.display()))?,
         },
     };
+    if let Some(named) = environment.variable("SLUICE_ATTACH").filter(|named| !named.is_empty()) {
+        let named = named.to_string_lossy();
+        let attach = Attachment::named(&named).ok_or_else(|| {
+            let known = Attachment::ALL.map(Attachment::name).join(", ");
+            Failure::Usage(format!("SLUICE_ATTACH is `{named}`, and not one of {known}"))
+        })?;
+        config.attach = Some(attach);
+    }
     if let Some(more) =
         environment.variable("SLUICE_UPSTREAMS").and_then(|more| more.into_string().ok())
     {
@@ -109,11 +120,13 @@ fn read(source: &Source, base: &Path, home: Option<&Path>) -> Result<UserConfig,
         return Ok(UserConfig::default());
     }
     let document = yaml::read(source)?;
-    let ConfigDocument { backend, image, policy, no_sandbox, upstreams, limits, .. } = document;
+    let ConfigDocument { backend, attach, image, policy, .. } = document;
+    let ConfigDocument { no_sandbox, upstreams, limits, .. } = document;
     let ConfigDocument { mounts, overrides, secrets, .. } = document;
     Ok(UserConfig {
         permitted: Sections { mounts, overrides, secrets }.understand(source, home)?,
         backend,
+        attach,
         image,
         policy: policy.map(|policy| base.join(policy)),
         no_sandbox,

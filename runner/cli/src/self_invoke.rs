@@ -15,10 +15,11 @@ use std::process::{Command, Stdio};
 use anyhow::Context as _;
 use engine::backend::Backend;
 use engine::plan::RunId;
+use policies::Attachment;
 use serde_json::Value;
 use standin::{Setup, Standin};
 
-use crate::environment;
+use crate::{config, environment};
 
 /// Our configuration, which is not the person's.
 const CONFIG: &str = "config.yaml";
@@ -30,6 +31,8 @@ pub struct SelfInvocation {
     folder: PathBuf,
     state: PathBuf,
     backend: &'static str,
+    /// As the person's own configuration says it.
+    attach: Option<Attachment>,
     image: Option<String>,
 }
 
@@ -63,7 +66,8 @@ impl SelfInvocation {
         }
         fs::write(folder.join(CONFIG), "")?;
         let program = env::current_exe().context("cannot find our own program")?;
-        Ok(Self { program, folder, state, backend, image })
+        let attach = config::load(environment::of_this_process()).ok().and_then(|own| own.attach);
+        Ok(Self { program, folder, state, backend, attach, image })
     }
 
     /// The same, with evidence where a person keeps it.
@@ -116,10 +120,20 @@ impl SelfInvocation {
             .env("XDG_STATE_HOME", &self.state)
             // Engines have their own settings where ours are, and keep them.
             .env("SLUICE_CONFIG", self.folder.join(CONFIG))
+            .envs(self.attach.map(|attach| ("SLUICE_ATTACH", attach.name())))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
+    }
+
+    /// A server that is `host`, where gateways of `backend` see this machine.
+    pub async fn stand_in(&self, backend: &dyn Backend, host: &str) -> anyhow::Result<Standin> {
+        let strongest = || backend.abilities().attachments.into_iter().max().unwrap_or_default();
+        let here = backend.host_address(self.attach.unwrap_or_else(strongest)).await?;
+        let standin = Setup::new(SocketAddr::new(here, 0), &[host]).start().await;
+        let cannot = || format!("cannot serve at {here}, where the gateway sees this machine");
+        standin.with_context(cannot)
     }
 
     /// The runs that were started by us, whatever came of them.
@@ -183,13 +197,6 @@ impl Ran {
     }
 }
 
-/// A server that is `host`, where gateways of `backend` see this machine.
-pub async fn stand_in(backend: &dyn Backend, host: &str) -> anyhow::Result<Standin> {
-    let here = backend.host_address().await?;
-    let standin = Setup::new(SocketAddr::new(here, 0), &[host]).start().await;
-    standin.with_context(|| format!("cannot serve at {here}, where the gateway sees this machine"))
-}
-
 /// The program that tries a sandbox, with these words.
 pub fn probe(words: &[&str]) -> Vec<String> {
     let program = std::iter::once("/run/sluice/probe");
@@ -208,6 +215,7 @@ mod tests {
             folder: folder.path().join("gone with it"),
             state: folder.path().into(),
             backend: "podman",
+            attach: None,
             image: None,
         };
         let command = invocation.command(["run"]);

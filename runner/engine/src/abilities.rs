@@ -1,5 +1,7 @@
 //! What a backend can promise on this machine.
 
+use policies::Attachment;
+
 /// What a backend can promise here. Plans are made of it, so that nothing is
 /// promised that the machine does not keep.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -7,8 +9,10 @@ pub struct Abilities {
     pub backend: &'static str,
     /// What sandboxes are made of where nobody says.
     pub image: &'static str,
-    /// What a sandbox with a network sees of it.
-    pub interfaces: &'static str,
+    /// How a sandbox's doors can reach its gateway here, the strongest first.
+    pub attachments: Vec<Attachment>,
+    /// Why not by sockets, where that is so.
+    pub no_sockets: Option<String>,
     pub cpus: Enforcement,
     pub memory: Enforcement,
     pub pids: Enforcement,

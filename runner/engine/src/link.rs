@@ -39,6 +39,8 @@ pub enum LinkError {
     Io(#[from] io::Error),
     #[error("the sandbox did not report within {0:?}")]
     Late(Duration),
+    #[error("the sandbox is not on this machine, so its network cannot be entered")]
+    NotHere,
     #[error("the sandbox ended before its command was started")]
     Silent,
 }
@@ -62,6 +64,14 @@ impl PendingLink {
 }
 
 impl Link {
+    /// The number of the first process on this machine. The kernel says it, so it is right
+    /// in whichever process namespace an engine counts.
+    pub fn first_process(&self) -> Result<i32, LinkError> {
+        let peer = self.lines.get_ref().peer_cred()?.pid();
+        // Nought is one that cannot be seen from here.
+        peer.filter(|pid| *pid > 0).ok_or(LinkError::NotHere)
+    }
+
     /// What was measured before any command.
     pub async fn facts(&mut self, within: Duration) -> Result<BTreeMap<String, String>, LinkError> {
         let reading = async {

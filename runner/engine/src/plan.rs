@@ -18,7 +18,7 @@ use std::time::Duration;
 use certs::variables::{self, KitPaths, Proxy};
 use inside::launch::idmap::Swap;
 use jiff::Timestamp;
-use policies::{FileGlob, MountMode, Policy, RelativePath, Workspace};
+use policies::{Attachment, FileGlob, MountMode, Policy, RelativePath, Workspace};
 pub use protocol::UserIds;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -140,15 +140,18 @@ impl Plan {
 /// Seconds; more than a sandbox is given for ending.
 const GATEWAY_STAYS: i64 = 10;
 
-/// A limit that somebody asked for and that nobody would keep.
+/// Something that was asked for and that nobody would keep.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error(
-    "{backend} cannot limit {limit} here: {why}; leave the limit out, or choose another backend"
-)]
-pub struct Unenforceable {
-    pub backend: &'static str,
-    pub limit: &'static str,
-    pub why: String,
+pub enum PlanError {
+    #[error(
+        "{backend} cannot attach a sandbox to its gateway by `{wanted}` here: {why}; {wanted_by} \
+         wants it"
+    )]
+    Attachment { backend: &'static str, wanted: Attachment, wanted_by: &'static str, why: String },
+    #[error(
+        "{backend} cannot limit {limit} here: {why}; leave the limit out, or choose another backend"
+    )]
+    Unenforceable { backend: &'static str, limit: &'static str, why: String },
 }
 
 /// How the project appears in the sandbox.
@@ -201,6 +204,9 @@ pub struct TmpfsPlan {
 pub struct NetworkPlan {
     /// How the sandbox calls its gateway.
     pub gateway: Word,
+    /// How the sandbox's doors reach it.
+    #[serde(default)]
+    pub attach: Attachment,
     /// What the sandbox sees of it, and nothing else.
     pub interfaces: Word,
     pub ports: Ports,
@@ -241,7 +247,7 @@ pub fn plan(
     policy: &Policy,
     machine: &Machine,
     abilities: &Abilities,
-) -> Result<Plan, Unenforceable> {
+) -> Result<Plan, PlanError> {
     let limits = Limits::choose(&policy.proc, &request.defaults, machine);
     let (user, host_user) = users(&run, request, policy, abilities);
     let mut notes = request.notes.clone();
@@ -249,9 +255,14 @@ pub fn plan(
     let mode = request.mode.map_or(policy.fs.workspace, |asked| asked.min(policy.fs.workspace));
     let source = (mode != Workspace::None).then(|| request.workspace.clone());
     let directory = if source.is_some() { WORKSPACE } else { HOME };
-    let network = policy.net.enabled.then(|| NetworkPlan {
+    let attach = match policy.net.enabled {
+        true => Some(attach(request, policy, abilities, &mut notes)?),
+        false => None,
+    };
+    let network = attach.map(|attach| NetworkPlan {
         gateway: GATEWAY.into(),
-        interfaces: abilities.interfaces.into(),
+        attach,
+        interfaces: attach.interfaces().into(),
         ports: PORTS,
         observe: policy.net.mode == policies::Mode::Observe,
         rules: policy.rules().count(),
@@ -327,13 +338,50 @@ fn users(
     }
 }
 
+/// How the sandbox is attached to its gateway: as the person says, else the strongest way
+/// there is; never weaker than the policy wants.
+fn attach(
+    request: &Request,
+    policy: &Policy,
+    abilities: &Abilities,
+    notes: &mut Vec<String>,
+) -> Result<Attachment, PlanError> {
+    let backend = abilities.backend;
+    let why_not_sockets = abilities.no_sockets.as_deref().unwrap_or("it has no such way");
+    let refused = |wanted: Attachment, wanted_by, why: &str| PlanError::Attachment {
+        backend,
+        wanted,
+        wanted_by,
+        why: why.to_owned(),
+    };
+    let chosen = match request.attach {
+        Some(wanted) if abilities.attachments.contains(&wanted) => wanted,
+        Some(wanted) => return Err(refused(wanted, "your configuration", why_not_sockets)),
+        None => {
+            let strongest = abilities.attachments.iter().copied().max().unwrap_or_default();
+            if let Some(why) = &abilities.no_sockets {
+                notes.push(format!("the sandbox is attached to its gateway by a network: {why}"));
+            }
+            strongest
+        }
+    };
+    if chosen < policy.net.attach {
+        let why = match request.attach {
+            Some(configured) => &format!("your configuration says `attach: {configured}`"),
+            None => why_not_sockets,
+        };
+        return Err(refused(policy.net.attach, "the policy", why));
+    }
+    Ok(chosen)
+}
+
 /// The limits that this backend cannot keep: an error where the policy sets one,
 /// worth a note where it is only our own idea.
 fn unenforced(
     policy: &Policy,
     abilities: &Abilities,
     notes: &mut Vec<String>,
-) -> Result<Vec<Word>, Unenforceable> {
+) -> Result<Vec<Word>, PlanError> {
     let backend = abilities.backend;
     let limits = [
         ("cpus", &abilities.cpus, policy.proc.cpus.is_some()),
@@ -348,7 +396,7 @@ fn unenforced(
             Enforcement::Watched { why } => (why, "only looks after, and does not limit,"),
         };
         if asked {
-            return Err(Unenforceable { backend, limit, why: why.clone() });
+            return Err(PlanError::Unenforceable { backend, limit, why: why.clone() });
         }
         notes.push(format!("{backend} {kept} {limit} here: {why}"));
         unenforced.push(limit.into());

@@ -103,6 +103,7 @@ impl RunRequest {
             probe: false,
             terminal: "dumb".to_owned(),
             backend: self.backend,
+            attach: None,
             image: self.image,
             workspace,
             mode,

@@ -11,6 +11,8 @@ pub enum Resource {
     /// is unmounted.
     Folder(PathBuf),
     Network(String),
+    /// A gateway on this machine.
+    Process(String),
     Volume(String),
 }
 
@@ -33,7 +35,7 @@ impl Resource {
     /// What goes at once: first who uses something, then what they used.
     pub(crate) fn wave(&self) -> u8 {
         match self {
-            Self::Container(_) => 0,
+            Self::Container(_) | Self::Process(_) => 0,
             Self::Network(_) | Self::Volume(_) => 1,
             Self::Folder(_) => 2,
         }
@@ -46,6 +48,7 @@ impl fmt::Display for Resource {
             Self::Container(name) => write!(f, "container {name}"),
             Self::Folder(path) => write!(f, "folder {}", path.display()),
             Self::Network(name) => write!(f, "network {name}"),
+            Self::Process(name) => write!(f, "process {name}"),
             Self::Volume(name) => write!(f, "volume {name}"),
         }
     }

@@ -23,8 +23,8 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::{task, time};
 
 use crate::backend::{
-    Backend, ContentFiles, CreatedGateway, CreatedSandbox, GatewayHandle, Network, Provenance,
-    Sandbox,
+    Backend, ContentFiles, CreatedGateway, CreatedSandbox, Doors, GatewayHandle, ListenerSource,
+    Network, Provenance, Sandbox,
 };
 use crate::command::{self, Input};
 use crate::control::ControlClient;
@@ -247,10 +247,22 @@ pub async fn bring_up(
             let gateway = phases.of("create gateway", backend.create_gateway(plan, content));
             let roots = phases.of("roots", prepare::upstream_roots(resolved));
             let (network, gateway, roots) = tokio::join!(network, gateway, roots);
-            Some(GatewayParts { network: network?, gateway: gateway?, roots: roots? })
+            Some((network?, gateway?, roots?))
         }
     };
-    let network = parts.as_ref().map(|parts| parts.network.clone());
+    // The gateway's sockets may have to be opened in a sandbox that has started.
+    let (doors_opened, doors) = oneshot::channel();
+    let mut waits_for_doors = None;
+    let mut network = None;
+    let parts = parts.map(|(made, gateway, roots)| {
+        match (made.network.listeners, made.doors) {
+            (ListenerSource::Inherited, None) => waits_for_doors = Some(doors_opened),
+            (_, opened) => drop(doors_opened.send(opened.unwrap_or_default())),
+        }
+        network = Some(made.network.clone());
+        GatewayParts { network: made.network, gateway, doors, roots }
+    });
+    let in_any_order = waits_for_doors.is_some() || backend.starts_gateway_concurrently();
     let hopeless = Notify::new();
     let gateway = async {
         let Some(parts) = parts else { return Ok(None) };
@@ -258,10 +270,11 @@ pub async fn bring_up(
         if brought_up.is_err() {
             hopeless.notify_one();
         }
-        brought_up.map(Some)
+        brought_up
     };
-    let sandbox = bring_up_sandbox(plan, resolved, backend, prepared, network.as_ref(), &hopeless);
-    let (gateway, brought_up) = if backend.starts_gateway_concurrently() {
+    let sandbox = SandboxParts { network: network.as_ref(), waits_for_doors, hopeless: &hopeless };
+    let sandbox = bring_up_sandbox(plan, resolved, backend, prepared, sandbox);
+    let (gateway, brought_up) = if in_any_order {
         // Both to their end, also when one of them fails.
         tokio::join!(gateway, sandbox)
     } else {
@@ -286,28 +299,40 @@ pub async fn bring_up(
 struct GatewayParts {
     network: Network,
     gateway: CreatedGateway,
+    doors: oneshot::Receiver<Doors>,
     /// The CA certificates by which it verifies upstreams.
     roots: ContentFiles,
 }
 
-/// Starts the gateway, and gives the sandbox its certificate.
+/// What a sandbox is made with besides its content.
+struct SandboxParts<'p> {
+    network: Option<&'p Network>,
+    /// Told of the gateway's sockets, where they are opened in the sandbox.
+    waits_for_doors: Option<oneshot::Sender<Doors>>,
+    /// Notified when there will be no gateway.
+    hopeless: &'p Notify,
+}
+
+/// Starts the gateway, and gives the sandbox its certificate. Nothing where the sandbox
+/// that it waited for did not come: that one says why.
 async fn bring_up_gateway(
     plan: &Plan,
     resolved: &ResolvedRun,
     backend: &dyn Backend,
     prepared: &Prepared,
     parts: GatewayParts,
-) -> Result<GatewayHandle, RunError> {
-    let (phases, GatewayParts { network, gateway, roots }) = (&resolved.phases, parts);
+) -> Result<Option<GatewayHandle>, RunError> {
+    let (phases, GatewayParts { network, gateway, doors, roots }) = (&resolved.phases, parts);
     let planned = plan.network.as_ref().expect("there is a gateway only with a network");
     let (policy, upstream) = (&resolved.for_gateway, &resolved.upstream);
     let settings = settings::gateway_files(plan, planned, policy, &network, upstream, roots);
-    let starting = backend.start_gateway(plan, gateway, &network, &settings);
+    let Ok(doors) = doors.await else { return Ok(None) };
+    let starting = backend.start_gateway(plan, gateway, &network, doors, &settings);
     let gateway = phases.of("start gateway", starting).await?;
     let certificate = phases.of("gateway serves", certificate(&gateway)).await?;
     let kit = phases.now("trust kit", || prepared.trust_kit(&certificate, resolved))?;
     backend.write_trust_kit(&plan.run, &kit).await?;
-    Ok(gateway)
+    Ok(Some(gateway))
 }
 
 /// Starts the sandbox, and hears what its first process measured.
@@ -316,10 +341,10 @@ async fn bring_up_sandbox(
     resolved: &ResolvedRun,
     backend: &dyn Backend,
     prepared: &Prepared,
-    network: Option<&Network>,
-    hopeless: &Notify,
+    parts: SandboxParts<'_>,
 ) -> Result<(MeasuredSandbox, BTreeMap<String, String>), RunError> {
     let phases = &resolved.phases;
+    let SandboxParts { network, waits_for_doors, hopeless } = parts;
     let watch = prepared.watch(plan);
     let creating = backend.create_sandbox(plan, &prepared.sandbox, network);
     let CreatedSandbox { sandbox, link } = phases.of("create sandbox", creating).await?;
@@ -332,6 +357,11 @@ async fn bring_up_sandbox(
         accepted = link.accept(START_TIMEOUT) => accepted?,
         _ = gone => return Err(LinkError::Silent.into()),
     };
+    if let Some(opened) = waits_for_doors {
+        let first_process = link.first_process()?;
+        let doors = phases.of("open doors", backend.open_doors(plan, first_process)).await?;
+        drop(opened.send(doors));
+    }
     // It waits for its gateway, and only we know that there will be none.
     let facts = tokio::select! {
         facts = phases.of("measure", link.facts(START_TIMEOUT)) => facts?,

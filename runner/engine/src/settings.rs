@@ -149,6 +149,7 @@ mod tests {
 
     const NETWORK: NetworkPlan = NetworkPlan {
         gateway: std::borrow::Cow::Borrowed("gateway.sluice"),
+        attach: policies::Attachment::Network,
         interfaces: std::borrow::Cow::Borrowed("lo"),
         ports: crate::plan::Ports { dns: 53, http: 80, https: 443, proxy: 3128, socks: 1080 },
         observe: true,

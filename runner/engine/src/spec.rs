@@ -8,7 +8,9 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use audit::Digest;
-use policies::{FileGlob, HostPattern, Policy, ProcLimits, Registries, RelativePath, Workspace};
+use policies::{
+    Attachment, FileGlob, HostPattern, Policy, ProcLimits, Registries, RelativePath, Workspace,
+};
 use protocol::UserIds;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +38,8 @@ pub struct Request {
     /// What the caller's terminal is called.
     pub terminal: String,
     pub backend: BackendKind,
+    /// How the sandbox is attached to its gateway; nothing means the strongest way there is.
+    pub attach: Option<Attachment>,
     /// Nothing means the backend's usual one.
     pub image: Option<String>,
     /// The project's directory, whole.

@@ -51,7 +51,10 @@ impl Teardown {
 pub async fn remove(resource: &Resource, backend: &dyn Backend) -> Result<(), String> {
     match resource {
         Resource::Folder(path) => remove_folder(path).map_err(|err| err.to_string()),
-        Resource::Container(_) | Resource::Network(_) | Resource::Volume(_) => {
+        Resource::Container(_)
+        | Resource::Network(_)
+        | Resource::Process(_)
+        | Resource::Volume(_) => {
             backend.remove(resource).await.map_err(|err| format!("{:#}", anyhow::Error::new(err)))
         }
     }

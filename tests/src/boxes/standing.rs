@@ -12,6 +12,9 @@ impl Person {
     /// Where this person's gateways see the machine they run on.
     pub fn host(&self) -> String {
         match self.backend {
+            BackendKind::Docker | BackendKind::Podman if !self.has_network() => {
+                "127.0.0.1".to_owned()
+            }
             BackendKind::Docker | BackendKind::DockerGroup => {
                 // The gateways' network is made with the first of them.
                 let policy = self.policy("version: 1\nnet: {enabled: true}\n");
@@ -42,7 +45,9 @@ impl Person {
             self.engine(&words)
         });
         if let [Some(containers), Some(networks), Some(volumes)] = listed {
-            return [containers, networks, volumes].concat();
+            let gateway = self.remembered(run, GATEWAY).filter(|pid| is_alive(*pid));
+            let gateway = gateway.map(|pid| format!("process {pid}")).unwrap_or_default();
+            return [containers, networks, volumes, gateway].concat();
         }
         let name = format!("sluice-{run}");
         let groups = Command::new("find").args(["/sys/fs/cgroup", "-name", &name]).output_in_time();
@@ -58,7 +63,8 @@ impl Person {
     pub fn alive(&self, run: &str) -> usize {
         let label = format!("label=dev.sluice.run={run}");
         if let Some(running) = self.engine(&["ps", "-q", "--filter", &label]) {
-            return running.lines().count();
+            let gateway = self.remembered(run, GATEWAY).filter(|pid| is_alive(*pid));
+            return running.lines().count() + gateway.iter().count();
         }
         let pids = [GATEWAY, LAUNCHER].map(|name| self.remembered(run, name));
         pids.into_iter().flatten().filter(|pid| is_alive(*pid)).count()
@@ -73,8 +79,9 @@ impl Person {
 
     /// Kills a run's gateway from outside.
     pub fn kill_gateway(&self, run: &str) {
-        if self.engine(&["kill", &format!("sluice-{run}-gateway")]).is_none() {
-            self.kill(run, GATEWAY);
+        match self.remembered(run, GATEWAY) {
+            Some(_) => self.kill(run, GATEWAY),
+            None => drop(self.engine(&["kill", &format!("sluice-{run}-gateway")]).unwrap()),
         }
     }
 

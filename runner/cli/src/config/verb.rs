@@ -116,7 +116,8 @@ fn show(console: &mut Console) -> Result<Exit, Failure> {
     let path = path()?;
     // Without what variables add, which is shown as theirs.
     let environment = environment::of_this_process();
-    let config = super::load(&environment.without("SLUICE_UPSTREAMS"))?;
+    let from_file = environment.without("SLUICE_UPSTREAMS").without("SLUICE_ATTACH");
+    let config = super::load(&from_file)?;
     let settings =
         settings(&config, &path.display().to_string(), &|name| environment.variable(name));
     if console.format != Format::Table {
@@ -147,13 +148,15 @@ fn settings(
     file: &str,
     variable: &dyn Fn(&str) -> Option<OsString>,
 ) -> Vec<ShownSetting> {
-    let UserConfig { backend, image, policy, no_sandbox, upstreams, limits, permitted } = config;
+    let UserConfig { backend, attach, image, policy, .. } = config;
+    let UserConfig { no_sandbox, upstreams, limits, permitted, .. } = config;
     let Permitted { mounts, overrides, secrets } = permitted;
     let (observe, unprotected) = (overrides.observe, overrides.no_sandbox);
     let max = &overrides.max;
     let policy = policy.as_ref().map(|policy| policy.display());
     let all = [
         ("backend", "SLUICE_BACKEND", told(backend.map(BackendKind::name))),
+        ("attach", "SLUICE_ATTACH", told(*attach)),
         ("image", "SLUICE_IMAGE", told(image.as_ref())),
         ("policy", "SLUICE_POLICY", told(policy)),
         ("limits.cpus", "SLUICE_CPUS", told(limits.cpus)),
@@ -280,7 +283,12 @@ mod tests {
         for ShownSetting { name, from, .. } in settings(&UserConfig::default(), "file", &everything)
         {
             let is_known = known.iter().any(|known| *known == from.as_str());
-            assert!(is_known || from == "default" || from == "SLUICE_UPSTREAMS", "{name}: {from}");
+            assert!(
+                is_known
+                    || from == "default"
+                    || ["SLUICE_UPSTREAMS", "SLUICE_ATTACH"].contains(&from.as_str()),
+                "{name}: {from}"
+            );
         }
     }
 }

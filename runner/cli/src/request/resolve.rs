@@ -69,6 +69,7 @@ impl RunFlags {
             no_sandbox: wanted.no_sandbox,
             terminal: text(variables, "TERM").unwrap_or_else(|| "xterm".to_owned()),
             backend: self.on.kind(config),
+            attach: config.attach,
             image: self.on.image(config),
             user: owners.user,
             own_users: owners.own_users,

@@ -11,10 +11,15 @@
 mod choose;
 mod content;
 pub mod docker;
+mod doors;
 mod engine;
+mod gateway_process;
+mod launcher;
 mod local;
+mod mount_entries;
 pub mod namespaces;
 pub mod podman;
+mod processes;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -25,6 +30,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use policies::Attachment;
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWrite;
 use tokio::sync::Notify;
@@ -36,6 +42,7 @@ use crate::plan::{Plan, RunId};
 use crate::resource::{Resource, RunResources};
 pub use choose::{OpenedBackend, all, open};
 pub use content::{ContentFiles, GatewayContent, Masked, SandboxContent, WorkspaceMount};
+pub use doors::Doors;
 
 /// A place that can hold sandboxes.
 #[async_trait]
@@ -50,8 +57,9 @@ pub trait Backend: Send + Sync {
     /// Makes the usual image, under any name. Takes a minute or so.
     async fn build_image(&self, name: &str) -> Result<(), BackendError>;
 
-    /// The address at which a gateway reaches this machine, for stand-in servers here.
-    async fn host_address(&self) -> Result<IpAddr, BackendError>;
+    /// The address at which a gateway that is attached like this reaches this machine, for
+    /// stand-in servers here.
+    async fn host_address(&self, attach: Attachment) -> Result<IpAddr, BackendError>;
 
     /// What sandboxes of `image` are made of, and by whom, for the record.
     async fn provenance(&self, image: &str) -> Provenance {
@@ -73,7 +81,14 @@ pub trait Backend: Send + Sync {
     fn resources(&self, plan: &Plan) -> RunResources;
 
     /// Makes the run's only network, on which its gateway will be.
-    async fn make_network(&self, plan: &Plan) -> Result<Network, BackendError>;
+    async fn make_network(&self, plan: &Plan) -> Result<MadeNetwork, BackendError>;
+
+    /// Opens the gateway's sockets in the network of a sandbox that has started, where
+    /// [`Backend::make_network`] could not. `first_process` is its number on this machine.
+    async fn open_doors(&self, plan: &Plan, first_process: i32) -> Result<Doors, BackendError> {
+        let _ = (plan, first_process);
+        Ok(Doors::default())
+    }
 
     /// Makes of the gateway what does not have to wait for the network.
     async fn create_gateway(
@@ -82,12 +97,14 @@ pub trait Backend: Send + Sync {
         content: &GatewayContent,
     ) -> Result<CreatedGateway, BackendError>;
 
-    /// Starts the gateway on `network`. It ends with the returned handle, and with us.
+    /// Starts the gateway on `network`, or with its sockets in there. It ends with the
+    /// returned handle, and with us.
     async fn start_gateway(
         &self,
         plan: &Plan,
         gateway: CreatedGateway,
         network: &Network,
+        doors: Doors,
         settings: &ContentFiles,
     ) -> Result<GatewayHandle, BackendError>;
 
@@ -122,6 +139,11 @@ pub trait Backend: Send + Sync {
 
     /// Removes one thing. That it is gone already counts as removed.
     async fn remove(&self, resource: &Resource) -> Result<(), BackendError>;
+}
+
+/// Whether the sandbox of `plan` is attached to its gateway in this way.
+fn is_attached_by(plan: &Plan, way: Attachment) -> bool {
+    plan.network.as_ref().is_some_and(|network| network.attach == way)
 }
 
 /// Why inotify instances cannot be limited for one sandbox.
@@ -178,6 +200,26 @@ pub struct Network {
     pub gateway: Ipv4Addr,
     pub sandbox: Ipv4Addr,
     pub listeners: ListenerSource,
+}
+
+impl Network {
+    /// Of a sandbox that has no network but the gateway's sockets: every address in there
+    /// leads to them.
+    fn of_doors(run: &RunId) -> Self {
+        Self {
+            name: engine::labels::RunNames::of(run).sandbox,
+            gateway: doors::GATEWAY,
+            sandbox: doors::GATEWAY,
+            listeners: ListenerSource::Inherited,
+        }
+    }
+}
+
+/// A network, and the gateway's sockets in it where they are open already.
+#[derive(Debug)]
+pub struct MadeNetwork {
+    pub network: Network,
+    pub doors: Option<Doors>,
 }
 
 /// How a gateway comes by its listening sockets.
@@ -329,6 +371,8 @@ pub enum BackendStep {
     List,
     #[error("make the sandbox's network")]
     MakeNetwork,
+    #[error("open the sandbox's doors")]
+    OpenDoors,
     #[error("make the workspace's volume")]
     MakeVolume,
     #[error("write the files of the run")]

@@ -27,6 +27,7 @@ pub(crate) fn request() -> Request {
         user: UserIds { uid: 1500, gid: 1500 },
         own_users: None,
         owner: UserIds { uid: 1500, gid: 1500 },
+        attach: None,
         defaults: ProcLimits::default(),
         environment: Vec::new(),
         value_hashes: BTreeMap::new(),
@@ -47,7 +48,8 @@ fn abilities() -> Abilities {
     Abilities {
         backend: "docker",
         image: "sluice/agent",
-        interfaces: "eth0 lo",
+        attachments: vec![Attachment::Network],
+        no_sockets: None,
         cpus: Enforcement::Enforced,
         memory: Enforcement::Enforced,
         pids: Enforcement::Enforced,
@@ -75,6 +77,54 @@ fn a_limit_that_the_policy_sets_is_kept_or_refused() {
     let plan = attempt("version: 1\nproc: {pids: 9}\n").unwrap();
     assert_eq!(plan.unenforced, ["memory"]);
     assert_eq!(plan.notes, ["docker does not limit memory here: no controller"]);
+}
+
+fn attached(
+    attachments: &[Attachment],
+    asked: Option<Attachment>,
+    net: &str,
+) -> Result<(Attachment, Vec<String>), String> {
+    let is_weak = !attachments.contains(&Attachment::Sockets);
+    let abilities = Abilities {
+        attachments: attachments.to_vec(),
+        no_sockets: is_weak.then(|| "only root may".to_owned()),
+        ..abilities()
+    };
+    let source = Source::new("p", format!("version: 1\nnet: {{enabled: true{net}}}\n"));
+    let policy = policies::read(&source, &NoFiles).unwrap();
+    let request = Request { attach: asked, ..request() };
+    let plan = plan(RunId::now(), &request, &policy, &MACHINE, &abilities);
+    let plan = plan.map_err(|refused| refused.to_string())?;
+    Ok((plan.network.unwrap().attach, plan.notes))
+}
+
+#[test]
+fn a_sandbox_is_attached_by_the_strongest_way_there_is_and_a_weaker_one_is_said() {
+    use Attachment::{Network, Sockets};
+    assert_eq!(attached(&[Sockets, Network], None, ""), Ok((Sockets, Vec::new())));
+    let said = "the sandbox is attached to its gateway by a network: only root may".to_owned();
+    assert_eq!(attached(&[Network], None, ""), Ok((Network, vec![said])));
+    assert_eq!(attached(&[Sockets, Network], Some(Network), ""), Ok((Network, Vec::new())));
+}
+
+#[test]
+fn an_attachment_that_cannot_be_had_is_a_refusal_and_never_a_weaker_one() {
+    use Attachment::{Network, Sockets};
+    let wanted = ", attach: sockets";
+    assert_eq!(attached(&[Sockets, Network], None, wanted), Ok((Sockets, Vec::new())));
+    for (asked, net, why) in [
+        (None, wanted, "only root may; the policy wants it"),
+        (Some(Sockets), "", "only root may; your configuration wants it"),
+    ] {
+        let refused = attached(&[Network], asked, net).unwrap_err();
+        let expected =
+            format!("docker cannot attach a sandbox to its gateway by `sockets` here: {why}");
+        assert_eq!(refused, expected);
+    }
+    let refused = attached(&[Sockets, Network], Some(Network), wanted).unwrap_err();
+    assert!(refused.contains("your configuration says `attach: network`"), "{refused}");
+    // A policy can ask for less than there is, and gets the strongest all the same.
+    assert_eq!(attached(&[Sockets, Network], None, ", attach: network").unwrap().0, Sockets);
 }
 
 pub(crate) fn planned(policy: &str, request: &Request) -> Plan {

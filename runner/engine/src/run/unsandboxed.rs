@@ -15,6 +15,7 @@ use std::time::Instant;
 use audit::{Log, Operator, Options, Text};
 use inside::process_tree::ProcessStat;
 use jiff::Timestamp;
+use policies::Attachment;
 use protocol::init::{CommandEnd, CommandOrder};
 use protocol::spool::SpoolEnd;
 use rustix::io::{Errno, ioctl_fionread, retry_on_intr};
@@ -46,7 +47,8 @@ pub fn plan(run: RunId, resolved: &ResolvedRun) -> Plan {
     let abilities = Abilities {
         backend: "none",
         image: "none",
-        interfaces: "all",
+        attachments: Attachment::ALL.to_vec(),
+        no_sockets: None,
         cpus: Enforcement::Enforced,
         memory: Enforcement::Enforced,
         pids: Enforcement::Enforced,

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let word = std::env::args().nth(1).unwrap_or_default();
     match word.as_str() {
+        "doors" => inside::launch::doors::main(),
         "gateway" => inside::launch::gateway::main(),
         "idmap" => inside::launch::idmap::main(),
         "pools" => inside::launch::pools::main(),

@@ -48,9 +48,9 @@ fn walls(
     network::without_ipv6().map_err(failed("switch IPv6 off"))?;
     if !ground.doors.is_empty() {
         network::lead_everything_here().map_err(failed("make its network"))?;
-        let planted: Result<Vec<OwnedFd>, _> = ground.doors.iter().map(network::plant).collect();
-        let planted = planted.map_err(failed("open the gateway's sockets"))?;
-        let fds: Vec<BorrowedFd<'_>> = planted.iter().map(OwnedFd::as_fd).collect();
+        let opened: Result<Vec<OwnedFd>, _> = ground.doors.iter().map(network::open).collect();
+        let opened = opened.map_err(failed("open the gateway's sockets"))?;
+        let fds: Vec<BorrowedFd<'_>> = opened.iter().map(OwnedFd::as_fd).collect();
         // Ours close here: a gateway that is gone leaves nobody listening.
         say(runner, &LauncherMessage::ListenersOpened, &fds).map_err(failed("hand out sockets"))?;
     }

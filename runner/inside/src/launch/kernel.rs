@@ -7,7 +7,7 @@
 use std::ffi::c_int;
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
@@ -56,6 +56,20 @@ pub(super) fn unshare(namespaces: UnshareFlags) -> io::Result<()> {
     // is split off, so none that is owned elsewhere goes away.
     unsafe { rustix::thread::unshare_unsafe(namespaces) }.map_err(Into::into)
 }
+
+/// The user namespace that a namespace belongs to.
+pub(super) fn owner_of_namespace(namespace: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    // SAFETY: takes a number and no further argument, and changes nothing.
+    let owner = unsafe { libc::ioctl(namespace.as_raw_fd(), NS_GET_USERNS) };
+    if owner < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just opened it, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(owner) })
+}
+
+/// From `linux/nsfs.h`.
+const NS_GET_USERNS: libc::Ioctl = 0xb701;
 
 /// What a mount is to be, besides what it is.
 #[derive(Clone, Copy, Debug, Default)]

@@ -18,6 +18,8 @@ use rustix::net::{
     socket_with,
 };
 
+use super::packets;
+
 /// Makes this network namespace's loopback the end of every way.
 pub(super) fn lead_everything_here() -> io::Result<()> {
     let routing = socket_with(
@@ -36,7 +38,11 @@ pub(super) fn lead_everything_here() -> io::Result<()> {
 /// called before loopback is up, which would get one of the other kind.
 pub(super) fn without_ipv6() -> io::Result<()> {
     for which in ["all", "default", "lo"] {
-        match fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1") {
+        let setting = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
+        if fs::read(&setting).is_ok_and(|is| is.starts_with(b"1")) {
+            continue;
+        }
+        match fs::write(&setting, "1") {
             // A kernel without it has none to switch off.
             Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
             Ok(()) | Err(_) => {}
@@ -45,18 +51,26 @@ pub(super) fn without_ipv6() -> io::Result<()> {
     Ok(())
 }
 
-/// Opens the gateway's socket, on every address.
-pub(super) fn plant(listener: &ListenerSpec) -> io::Result<OwnedFd> {
+/// Opens one of the gateway's sockets.
+pub(super) fn open(listener: &ListenerSpec) -> io::Result<OwnedFd> {
     let kind = match listener.kind {
+        SocketKind::Packets => return packets::open(LOOPBACK),
         SocketKind::Tcp => SocketType::STREAM,
         SocketKind::Udp => SocketType::DGRAM,
     };
-    let planted = socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, None)?;
-    bind(&planted, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, listener.port))?;
+    let socket = socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, None)?;
+    bind(&socket, &SocketAddrV4::new(listener.address, listener.port))?;
     if listener.kind == SocketKind::Tcp {
-        listen(&planted, BACKLOG)?;
+        listen(&socket, BACKLOG)?;
     }
-    Ok(planted)
+    Ok(socket)
+}
+
+/// The devices of this network, by name.
+pub(super) fn devices() -> io::Result<Vec<String>> {
+    let table = fs::read_to_string("/proc/self/net/dev")?;
+    let names = table.lines().skip(2).filter_map(|line| line.split(':').next());
+    Ok(names.map(|name| name.trim().to_owned()).collect())
 }
 
 /// Sends one message to the kernel and reads what it says to it.
@@ -124,7 +138,7 @@ fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
 }
 
 /// From the range that is set aside for tests of networks, as the gateway's own.
-const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 255, 1);
+pub(super) const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 255, 1);
 const BACKLOG: i32 = 4096;
 
 // From `linux/netlink.h`, `linux/rtnetlink.h` and `linux/if.h`.

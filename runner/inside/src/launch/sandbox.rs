@@ -313,7 +313,7 @@ impl Runner {
     }
 
     /// The next line; nothing when the other end is gone or speaks nonsense.
-    fn hear<T: DeserializeOwned>(&mut self) -> Option<T> {
+    pub(super) fn hear<T: DeserializeOwned>(&mut self) -> Option<T> {
         let mut line = String::new();
         let length = self.lines.read_line(&mut line).ok()?;
         if length == 0 { None } else { serde_json::from_str(&line).ok() }

@@ -23,7 +23,7 @@ use crate::caller;
 use crate::console::{Console, Format, Tone};
 use crate::exit::{Exit, Failure};
 use crate::request::BackendArgs;
-use crate::self_invoke::{Ran, SelfInvocation, probe, stand_in};
+use crate::self_invoke::{Ran, SelfInvocation, probe};
 
 /// See a sandbox at work: one minute, offline, and none of your files are touched.
 #[derive(Debug, Args)]
@@ -77,7 +77,7 @@ impl Demonstration<'_> {
         belongs_to_somebody(&[&invocation.project(), &notes])?;
         let secret = invocation.write("diary.txt", "something private\n")?.display().to_string();
         let policy = invocation.write("demo.policy.yaml", POLICY)?;
-        let standin = stand_in(backend, ALLOWED).await?;
+        let standin = invocation.stand_in(backend, ALLOWED).await?;
 
         self.title(&format!("A sandbox on {}, and a policy with one rule", backend.name()))?;
         self.quote(POLICY)?;

@@ -14,7 +14,7 @@ use tokio::task;
 
 use super::advice;
 use super::machine::Fact;
-use crate::self_invoke::{SelfInvocation, probe, stand_in};
+use crate::self_invoke::{SelfInvocation, probe};
 
 /// What was found out about one backend.
 #[derive(Debug, Serialize)]
@@ -118,7 +118,7 @@ const HOST: &str = "tools.doctor.test";
 
 async fn look_inside(backend: &dyn Backend, image: Option<String>) -> anyhow::Result<Sandboxed> {
     let invocation = SelfInvocation::new("doctor", backend.name(), image)?;
-    let standin = stand_in(backend, HOST).await?;
+    let standin = invocation.stand_in(backend, HOST).await?;
     let text = format!("version: 1\nname: doctor\nnet: {{enabled: true, allow: [{HOST}]}}\n");
     let policy = invocation.write("policy.yaml", &text)?;
     let mut flags = invocation.flags(&policy, HOST, &standin)?;

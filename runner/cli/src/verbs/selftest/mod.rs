@@ -32,7 +32,7 @@ use crate::caller;
 use crate::console::{Console, Format};
 use crate::exit::{Exit, Failure};
 use crate::request::BackendArgs;
-use crate::self_invoke::{Ran, SelfInvocation, probe, stand_in};
+use crate::self_invoke::{Ran, SelfInvocation, probe};
 use canaries::{Canaries, own_addresses};
 use neighbour::Neighbour;
 pub use scorecard::Scorecard;
@@ -85,7 +85,7 @@ async fn score(
     let canaries = Canaries::start(&token, invocation.write("secret", &token)?)?;
     let mut attempts = vec![awake(&canaries)];
 
-    let standin = stand_in(backend, ALLOWED).await?;
+    let standin = invocation.stand_in(backend, ALLOWED).await?;
     let policy = invocation.write("policy.yaml", &policy())?;
     let mut flags = invocation.flags(&policy, ALLOWED, &standin)?;
     flags.extend(["--timeout", "2m"].map(str::to_owned));

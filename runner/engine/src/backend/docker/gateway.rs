@@ -23,8 +23,6 @@ pub(super) async fn create(
     content: &GatewayContent,
 ) -> Result<(), BackendError> {
     let names = RunNames::of(&plan.run);
-    let made = docker.engine.local(&plan.run).make_gateway_folders(content);
-    made.map_err(docker.engine.unwritten())?;
     let api = &docker.engine.api;
     let mut image = image::gateway::name(&content.program, &docker.engine.environment)
         .map_err(|err| broken(BackendStep::BuildImage, err))?;

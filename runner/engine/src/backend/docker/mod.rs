@@ -12,21 +12,26 @@ mod reach;
 mod sandbox;
 mod users;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bollard::errors::Error;
 
+use policies::Attachment;
+
+use super::doors::Doors;
 use super::engine::labels::RunNames;
 use super::engine::{
     Engine, container_env, containers, in_its_words, labels, shared_terminals, stats, status,
     subnet, sweep,
 };
+use super::gateway_process::GatewayProcesses;
 use super::{
     Abilities, Backend, BackendError, BackendStep, ContentFiles, CreatedGateway, CreatedSandbox,
-    Ended, Enforcement, GatewayContent, GatewayHandle, LabelledResource, Network, Provenance,
-    Sandbox, SandboxContent, Stats, UserOf, shared_inotify, shared_pipes,
+    Ended, Enforcement, GatewayContent, GatewayHandle, LabelledResource, ListenerSource,
+    MadeNetwork, Network, Provenance, Sandbox, SandboxContent, Stats, UserOf, is_attached_by,
+    shared_inotify, shared_pipes,
 };
 use crate::connector::Connector;
 use crate::environment::Environment;
@@ -40,6 +45,8 @@ use crate::spec::AGENT_IMAGE;
 pub struct Docker {
     engine: Engine,
     user: UserOf,
+    /// Or why a gateway cannot be a process of this machine.
+    gateways: Result<GatewayProcesses, String>,
 }
 
 impl Docker {
@@ -60,8 +67,12 @@ impl Docker {
         // A busy engine makes networks one after the other.
         let api = api.with_timeout(REQUEST_TIMEOUT);
         let user = user(&api).await;
+        let gateways = match rustix::process::geteuid().is_root() {
+            true => GatewayProcesses::here(environment).map_err(|err| err.to_string()),
+            false => Err("only root may enter a container's network".to_owned()),
+        };
         let environment = environment.clone();
-        Ok(Self { engine: Engine { api, name: NAME, environment }, user })
+        Ok(Self { engine: Engine { api, name: NAME, environment }, user, gateways })
     }
 }
 
@@ -76,7 +87,11 @@ impl Backend for Docker {
         Abilities {
             backend: NAME,
             image: AGENT_IMAGE,
-            interfaces: "eth0 lo",
+            attachments: match &self.gateways {
+                Ok(_) => vec![Attachment::Sockets, Attachment::Network],
+                Err(_) => vec![Attachment::Network],
+            },
+            no_sockets: self.gateways.as_ref().err().cloned(),
             cpus: Enforcement::Enforced,
             memory: Enforcement::Enforced,
             pids: Enforcement::Enforced,
@@ -98,8 +113,11 @@ impl Backend for Docker {
         build.await.map_err(|err| broken(BackendStep::BuildImage, err))
     }
 
-    async fn host_address(&self) -> Result<IpAddr, BackendError> {
-        egress::host(self).await
+    async fn host_address(&self, attach: Attachment) -> Result<IpAddr, BackendError> {
+        match attach {
+            Attachment::Network => egress::host(self).await,
+            Attachment::Relay | Attachment::Sockets => Ok(Ipv4Addr::LOCALHOST.into()),
+        }
     }
 
     async fn provenance(&self, image: &str) -> Provenance {
@@ -125,11 +143,19 @@ impl Backend for Docker {
         RunNames::of(&plan.run).resources(plan)
     }
 
-    async fn make_network(&self, plan: &Plan) -> Result<Network, BackendError> {
+    async fn make_network(&self, plan: &Plan) -> Result<MadeNetwork, BackendError> {
+        if is_attached_by(plan, Attachment::Sockets) {
+            return Ok(MadeNetwork { network: Network::of_doors(&plan.run), doors: None });
+        }
         // A rule we may not set is not relied upon.
         let environment = self.engine.environment.clone();
         let firewall = tokio::task::spawn_blocking(move || firewall::ensure(&environment));
-        tokio::join!(network::make(self, &plan.run), firewall).0
+        let network = tokio::join!(network::make(self, &plan.run), firewall).0?;
+        Ok(MadeNetwork { network, doors: None })
+    }
+
+    async fn open_doors(&self, plan: &Plan, first_process: i32) -> Result<Doors, BackendError> {
+        containers::open_doors(&self.engine, &self.gateways, plan, first_process).await
     }
 
     async fn create_gateway(
@@ -137,8 +163,12 @@ impl Backend for Docker {
         plan: &Plan,
         content: &GatewayContent,
     ) -> Result<CreatedGateway, BackendError> {
-        egress::ensure(self).await?;
-        gateway::create(self, plan, content).await?;
+        let made = self.engine.local(&plan.run).make_gateway_folders(content);
+        made.map_err(self.engine.unwritten())?;
+        if is_attached_by(plan, Attachment::Network) {
+            egress::ensure(self).await?;
+            gateway::create(self, plan, content).await?;
+        }
         Ok(CreatedGateway { name: RunNames::of(&plan.run).gateway, content: content.clone() })
     }
 
@@ -147,10 +177,15 @@ impl Backend for Docker {
         plan: &Plan,
         gateway: CreatedGateway,
         network: &Network,
+        doors: Doors,
         settings: &ContentFiles,
     ) -> Result<GatewayHandle, BackendError> {
         let written = self.engine.local(&plan.run).write_settings(settings);
         written.map_err(self.engine.unwritten())?;
+        if let (ListenerSource::Inherited, Ok(gateways)) = (network.listeners, &self.gateways) {
+            let started = gateways.start(plan, &gateway.content, doors).await;
+            return started.map_err(|err| broken(BackendStep::StartGateway, err));
+        }
         gateway::start(self, plan, &gateway.name, network).await
     }
 
@@ -190,11 +225,18 @@ impl Backend for Docker {
     }
 
     async fn labelled(&self) -> Result<Vec<LabelledResource>, BackendError> {
-        sweep::found(&self.engine).await
+        let mut found = sweep::found(&self.engine).await?;
+        found.extend(self.gateways.iter().flat_map(|gateways| gateways.found(NAME)));
+        Ok(found)
     }
 
     async fn remove(&self, resource: &Resource) -> Result<(), BackendError> {
-        sweep::remove(&self.engine, resource).await
+        match (resource, &self.gateways) {
+            (Resource::Process(name), Ok(gateways)) => {
+                gateways.end(name).await.map_err(|err| broken(BackendStep::Remove, err))
+            }
+            _ => sweep::remove(&self.engine, resource).await,
+        }
     }
 }
 

@@ -19,7 +19,9 @@ use inside::seccomp;
 use super::container_env::{Bind, INIT, MASKED, READ_ONLY, SHARED_MEMORY, binds, init_args};
 use super::labels::{RunNames, labels};
 use super::{Docker, broken, failed, status, users};
-use crate::backend::{BackendError, BackendStep, Network, Sandbox, SandboxContent, WorkspaceMount};
+use crate::backend::{
+    BackendError, BackendStep, ListenerSource, Network, Sandbox, SandboxContent, WorkspaceMount,
+};
 use crate::plan::{Plan, TmpfsPlan, UserIds, files_in};
 
 /// Builds the sandbox of `plan`, which does not run yet.
@@ -88,7 +90,7 @@ fn container(
             ..Default::default()
         }),
         host_config: Some(host_config(docker, plan, inside, network, names)),
-        networking_config: network.map(|network| NetworkingConfig {
+        networking_config: own_network(network).map(|network| NetworkingConfig {
             endpoints_config: Some(HashMap::from([(
                 network.name.clone(),
                 EndpointSettings {
@@ -113,7 +115,7 @@ fn host_config(
 ) -> HostConfig {
     let limits = &plan.limits;
     HostConfig {
-        network_mode: Some(network.map_or("none", |network| &network.name).to_owned()),
+        network_mode: Some(own_network(network).map_or("none", |made| &made.name).to_owned()),
         // The engine's own resolver asks the host's when it knows no better.
         dns: network.map(|network| vec![network.gateway.to_string()]),
         dns_search: network.map(|_| vec![".".to_owned()]),
@@ -167,6 +169,11 @@ fn host_config(
         auto_remove: Some(false),
         ..HostConfig::default()
     }
+}
+
+/// The network that the engine made; nothing where there are only doors.
+fn own_network(network: Option<&Network>) -> Option<&Network> {
+    network.filter(|network| network.listeners == ListenerSource::Own)
 }
 
 fn mounts(docker: &Docker, plan: &Plan, inside: &SandboxContent, names: &RunNames) -> Vec<Mount> {

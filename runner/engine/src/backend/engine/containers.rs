@@ -7,6 +7,8 @@ use bollard::query_parameters::{
 use futures_util::StreamExt as _;
 
 use super::{Engine, status};
+use crate::backend::doors::Doors;
+use crate::backend::gateway_process::GatewayProcesses;
 use crate::backend::{BackendError, BackendStep, Ended, GatewayHandle, GatewayLog, Sandbox};
 use crate::link::PendingLink;
 use crate::plan::Plan;
@@ -71,6 +73,19 @@ pub(in crate::backend) async fn start_gateway(
     });
     let control = engine.local(&plan.run).control();
     Ok(GatewayHandle { lifeline: attached.input, log, control })
+}
+
+/// Opens the gateway's sockets in a container that has no network.
+pub(in crate::backend) async fn open_doors(
+    engine: &Engine,
+    gateways: &Result<GatewayProcesses, String>,
+    plan: &Plan,
+    first_process: i32,
+) -> Result<Doors, BackendError> {
+    let failed = |err: anyhow::Error| engine.broken(BackendStep::OpenDoors, err);
+    let gateways = gateways.as_ref().map_err(|why| failed(anyhow::anyhow!(why.clone())))?;
+    let Some(network) = &plan.network else { return Ok(Doors::default()) };
+    gateways.open_doors(network, first_process).await.map_err(|err| failed(err.into()))
 }
 
 /// That it has ended by itself meanwhile is as good.

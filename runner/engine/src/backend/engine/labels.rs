@@ -7,6 +7,7 @@ use policies::Workspace;
 use crate::environment::Environment;
 use crate::plan::{Plan, RunId};
 use crate::resource::{Resource, RunResources};
+use policies::Attachment;
 
 pub(in crate::backend) const RUN: &str = "dev.sluice.run";
 pub(in crate::backend) const MANAGED_BY: &str = "dev.sluice.managed-by";
@@ -37,13 +38,25 @@ impl RunNames {
         }
     }
 
+    /// The run whose sandbox or gateway is called this.
+    pub(in crate::backend) fn run_of(name: &str) -> Option<RunId> {
+        let run = name.strip_prefix("sluice-")?;
+        RunId::parse(run.strip_suffix("-gateway").unwrap_or(run)).ok()
+    }
+
     pub(in crate::backend) fn resources(self, plan: &Plan) -> RunResources {
-        let network = plan.network.as_ref().map(|_| Resource::Network(self.network));
+        let attach = plan.network.as_ref().map(|network| network.attach);
+        let has_network = attach == Some(Attachment::Network);
+        let network = has_network.then_some(Resource::Network(self.network));
+        let gateway = attach.map(|attach| match attach {
+            Attachment::Network => Resource::Container(self.gateway),
+            Attachment::Relay | Attachment::Sockets => Resource::Process(self.gateway),
+        });
         let is_overlay = plan.workspace.mode == Workspace::Overlay;
         let volume = is_overlay.then_some(Resource::Volume(self.volume));
         RunResources {
             sandbox: Resource::Container(self.sandbox),
-            gateway: plan.network.as_ref().map(|_| Resource::Container(self.gateway)),
+            gateway,
             others: network.into_iter().chain(volume).collect(),
         }
     }

@@ -6,6 +6,7 @@ use futures_util::StreamExt as _;
 use super::labels::RunNames;
 use super::{Engine, status};
 use crate::backend::{BackendError, BackendStep, Stats};
+use crate::control::ControlClient;
 use crate::plan::RunId;
 
 /// One measurement; nothing when there is no such sandbox.
@@ -25,15 +26,31 @@ pub(in crate::backend) async fn stats(
     let pids = found.pids_stats.unwrap_or_default();
     let cpu = found.cpu_stats.and_then(|cpu| cpu.cpu_usage).unwrap_or_default();
     let networks = found.networks.unwrap_or_default();
+    let interfaces = || {
+        let sent = networks.values().filter_map(|net| net.tx_bytes).sum();
+        (sent, networks.values().filter_map(|net| net.rx_bytes).sum())
+    };
     // A sandbox that is not running has no limits: that is how it is known.
     let Some(limit) = memory.limit else { return Ok(None) };
+    let (sent, received) = match networks.is_empty() {
+        false => interfaces(),
+        true => gateway_counts(engine, run).await.unwrap_or_default(),
+    };
     Ok(Some(Stats {
         cpu_nanoseconds: cpu.total_usage.unwrap_or_default(),
         memory: memory.usage.unwrap_or_default(),
         memory_limit: limit,
         pids: pids.current.unwrap_or_default(),
         pids_limit: pids.limit.unwrap_or_default(),
-        received: networks.values().filter_map(|net| net.rx_bytes).sum(),
-        sent: networks.values().filter_map(|net| net.tx_bytes).sum(),
+        sent,
+        received,
     }))
+}
+
+/// What went out and came in, as the gateway counts it: a sandbox without a network has no
+/// interface that could.
+pub(in crate::backend) async fn gateway_counts(engine: &Engine, run: &RunId) -> Option<(u64, u64)> {
+    let gateway = ControlClient::new(engine.local(run).control());
+    let counts = gateway.status().await.ok()?.counts;
+    Some((counts.uploaded, counts.downloaded))
 }

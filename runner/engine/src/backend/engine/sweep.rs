@@ -98,7 +98,7 @@ pub(in crate::backend) async fn remove(
                 let options = RemoveVolumeOptionsBuilder::new().force(true).build();
                 engine.api.remove_volume(name, Some(options)).await
             }
-            Resource::Folder(_) => return Ok(()),
+            Resource::Folder(_) | Resource::Process(_) => return Ok(()),
         };
         match removed {
             Ok(()) => return Ok(()),

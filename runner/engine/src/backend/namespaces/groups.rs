@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use policies::Attachment;
 use protocol::launcher::{GroupKind, MountEntry};
 use rustix::fs::Access;
 
@@ -94,7 +95,8 @@ impl Groups {
         Abilities {
             backend: NAME,
             image: super::HOST,
-            interfaces: "lo",
+            attachments: vec![Attachment::Sockets],
+            no_sockets: None,
             cpus: told(&self.cpu, "cpu"),
             memory: match told(&self.memory, "memory") {
                 Enforcement::Unavailable { why } => Enforcement::Watched { why },

@@ -14,6 +14,7 @@ use super::HOST;
 use super::groups::Groups;
 use crate::backend::engine::container_env;
 use crate::backend::local::LocalFiles;
+use crate::backend::mount_entries::{devices, optional, tmpfs};
 use crate::backend::{Network, SandboxContent, WorkspaceMount};
 use crate::plan::{Plan, TmpfsPlan};
 
@@ -126,19 +127,6 @@ fn names(plan: &Plan, network: Option<&Network>) -> [MountEntry; 3] {
     .map(|(at, text)| MountEntry::File { at: at.to_owned(), text })
 }
 
-/// Those of the host's devices that belong to nobody.
-pub(super) fn devices(names: &[&str]) -> Vec<MountEntry> {
-    let mut places = vec![tmpfs("/dev", 64 * 1024, 256, 0o755, false)];
-    places.extend(names.iter().map(|name| MountEntry::Bind {
-        at: format!("/dev/{name}"),
-        source: format!("/dev/{name}").into(),
-        read_only: false,
-        device: true,
-        optional: false,
-    }));
-    places
-}
-
 fn own_devices(plan: &Plan) -> Vec<MountEntry> {
     let mut places = devices(&["full", "null", "random", "tty", "urandom", "zero"]);
     places.push(MountEntry::Terminals { at: "/dev/pts".to_owned() });
@@ -213,21 +201,6 @@ fn bind(at: &str, source: &str) -> MountEntry {
         device: false,
         optional: false,
     }
-}
-
-/// The host's own, if it has one.
-pub(super) fn optional(at: &str) -> MountEntry {
-    MountEntry::Bind {
-        at: at.to_owned(),
-        source: at.into(),
-        read_only: true,
-        device: false,
-        optional: true,
-    }
-}
-
-fn tmpfs(at: &str, bytes: u64, inodes: u64, mode: u32, executable: bool) -> MountEntry {
-    MountEntry::Tmpfs { at: at.to_owned(), bytes, inodes, mode, executable }
 }
 
 /// Files cost memory that no size counts.

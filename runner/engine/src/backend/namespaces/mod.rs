@@ -1,20 +1,16 @@
 //! Sandboxes of Linux namespaces: no daemon, no image, no root.
 //!
-//! Our own launcher makes them ([`crate::launch`]); this is who tells it what to
+//! Our own launcher makes them ([`inside::launch`]); this is who tells it what to
 //! make. [`layout`] decides what stands in a sandbox's root, [`groups`] what of
-//! the machine it may take, [`gateway`] starts what holds the sockets that were
-//! planted in its network, [`processes`] finds again what a crash left.
+//! the machine it may take.
 //!
 //! Nothing here outlives its processes: mounts, networks and users are all in
 //! namespaces, which the kernel removes with the last process in them. What can
 //! be left over are empty control groups.
 
 mod delegated;
-mod gateway;
 mod groups;
-mod launcher;
 mod layout;
-mod processes;
 mod stats;
 
 use std::collections::HashMap;
@@ -28,37 +24,39 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use inside::launch::forbidden;
-use protocol::launcher::{LauncherMessage, ListenerSpec, NamespaceSpec, SocketKind};
+use policies::Attachment;
+use protocol::launcher::{LauncherMessage, NamespaceSpec};
 use tokio::sync::{Mutex, watch};
 use tokio::time;
 
+use super::doors::{self, Doors};
 use super::engine::labels::RunNames;
+use super::gateway_process::GatewayProcesses;
+use super::launcher::{Launcher, LauncherWriter};
 use super::local::LocalFiles;
+use super::processes::{self, Role};
 use super::{
     Abilities, Backend, BackendError, BackendStep, ContentFiles, CreatedGateway, CreatedSandbox,
-    Ended, GatewayContent, GatewayHandle, LabelledResource, ListenerSource, Network, Sandbox,
+    Ended, GatewayContent, GatewayHandle, LabelledResource, MadeNetwork, Network, Sandbox,
     SandboxContent, Stats,
 };
 use crate::connector::Connector;
 use crate::control::ControlClient;
 use crate::environment::Environment;
-use crate::plan::{Plan, Ports, RunId};
+use crate::plan::{Plan, RunId};
 use crate::resource::{Resource, RunResources};
 use groups::{Group, Groups};
-use launcher::{Launcher, LauncherWriter};
-use processes::Role;
 
 /// This machine, if it lets us.
 #[derive(Debug)]
 pub struct Namespaces {
     launcher: PathBuf,
     groups: Groups,
+    gateways: GatewayProcesses,
     /// Where the folders of runs are.
     runtime: PathBuf,
     /// The runs of this process, by their sandbox's name.
     runs: Mutex<HashMap<String, Run>>,
-    /// Sockets that were planted and that no gateway has taken yet.
-    planted: Mutex<HashMap<String, Vec<OwnedFd>>>,
 }
 
 /// How far a run has come.
@@ -89,9 +87,10 @@ impl Namespaces {
         {
             return Err(broken(BackendStep::Connect, anyhow::anyhow!(advice)));
         }
-        let (runs, planted) = (Mutex::default(), Mutex::default());
-        let runtime = environment.runtime();
-        Ok(Self { launcher, groups: Groups::here(), runtime, runs, planted })
+        let gateways = GatewayProcesses::here(environment);
+        let gateways = gateways.map_err(|err| broken(BackendStep::Connect, err))?;
+        let (runtime, runs) = (environment.runtime(), Mutex::default());
+        Ok(Self { launcher, groups: Groups::here(), gateways, runtime, runs })
     }
 
     /// Files of a run that its processes mount.
@@ -99,33 +98,36 @@ impl Namespaces {
         LocalFiles::of(run, &self.runtime)
     }
 
-    /// Starts a launcher and lets it make the ground of `plan`.
-    async fn begin(&self, plan: &Plan, step: BackendStep) -> Result<Run, BackendError> {
+    /// Starts a launcher and lets it make the namespaces of `plan`, with the gateway's
+    /// sockets in them.
+    async fn begin(
+        &self,
+        plan: &Plan,
+        step: BackendStep,
+    ) -> Result<(Run, Option<Doors>), BackendError> {
         let failed = |err: io::Error| broken(step, err);
         let groups = self.groups.make(&plan.run, &plan.limits);
         let groups = groups.map_err(|err| broken(BackendStep::Create, err))?;
-        let mut launcher = Launcher::start(&self.launcher).map_err(failed)?;
+        let mut launcher = Launcher::start(&self.launcher, "sandbox").map_err(failed)?;
         processes::remember(&self.runtime, &plan.run, Role::Launcher, Some(launcher.pid))
             .map_err(failed)?;
-        let doors = plan.network.as_ref().map(|network| listener_specs(&network.ports));
+        let listeners = plan.network.as_ref().map(doors::listeners);
         let ground = NamespaceSpec {
             user: plan.user.uid,
             group: plan.user.gid,
             host_user: plan.host_user.uid,
             groups,
-            doors: doors.unwrap_or_default(),
+            doors: listeners.unwrap_or_default(),
             session: plan.session.is_some(),
         };
         launcher.voice.say(&ground).await.map_err(failed)?;
         if ground.doors.is_empty() {
-            return Ok(Run::Begun { launcher });
+            return Ok((Run::Begun { launcher }, None));
         }
         match launcher.hear().await.map_err(failed)? {
-            Some((LauncherMessage::ListenersOpened, sockets))
-                if sockets.len() == ground.doors.len() =>
-            {
-                self.planted.lock().await.insert(RunNames::of(&plan.run).sandbox, sockets);
-                Ok(Run::Begun { launcher })
+            Some((LauncherMessage::ListenersOpened, sockets)) => {
+                let doors = Doors::opened(&ground.doors, sockets).map_err(failed)?;
+                Ok((Run::Begun { launcher }, Some(doors)))
             }
             other => Err(unexpected(step, other)),
         }
@@ -155,7 +157,7 @@ impl Backend for Namespaces {
         Err(broken(BackendStep::BuildImage, anyhow::anyhow!(why)))
     }
 
-    async fn host_address(&self) -> Result<IpAddr, BackendError> {
+    async fn host_address(&self, _attach: Attachment) -> Result<IpAddr, BackendError> {
         Ok(IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
@@ -168,16 +170,11 @@ impl Backend for Namespaces {
         RunResources { others: Vec::new(), ..RunNames::of(&plan.run).resources(plan) }
     }
 
-    async fn make_network(&self, plan: &Plan) -> Result<Network, BackendError> {
-        let begun = self.begin(plan, BackendStep::MakeNetwork).await?;
-        let name = RunNames::of(&plan.run).sandbox;
-        self.runs.lock().await.insert(name.clone(), begun);
-        Ok(Network {
-            name,
-            gateway: GATEWAY,
-            sandbox: GATEWAY,
-            listeners: ListenerSource::Inherited,
-        })
+    async fn make_network(&self, plan: &Plan) -> Result<MadeNetwork, BackendError> {
+        let (begun, doors) = self.begin(plan, BackendStep::MakeNetwork).await?;
+        let network = Network::of_doors(&plan.run);
+        self.runs.lock().await.insert(network.name.clone(), begun);
+        Ok(MadeNetwork { network, doors })
     }
 
     async fn create_gateway(
@@ -193,15 +190,13 @@ impl Backend for Namespaces {
         &self,
         plan: &Plan,
         gateway: CreatedGateway,
-        network: &Network,
+        _network: &Network,
+        doors: Doors,
         settings: &ContentFiles,
     ) -> Result<GatewayHandle, BackendError> {
         self.local(&plan.run).write_settings(settings).map_err(unwritten)?;
-        let sockets = self.planted.lock().await.remove(&network.name).unwrap_or_default();
-        let listener_specs = plan.network.as_ref().map(|network| listener_specs(&network.ports));
-        let names = listener_specs.unwrap_or_default().into_iter().map(|listener| listener.name);
-        let at = (&*self.launcher, &*self.runtime);
-        gateway::begin(at, plan, &gateway.content, names.collect(), sockets).await
+        let started = self.gateways.start(plan, &gateway.content, doors).await;
+        started.map_err(|err| broken(BackendStep::StartGateway, err))
     }
 
     fn control(&self, run: &RunId) -> Connector {
@@ -227,7 +222,7 @@ impl Backend for Namespaces {
         let begun = self.runs.lock().await.remove(&name);
         let begun = match begun {
             Some(begun) => begun,
-            None => self.begin(plan, BackendStep::Create).await?,
+            None => self.begin(plan, BackendStep::Create).await?.0,
         };
         let Run::Begun { launcher } = begun else {
             return Err(failed(io::Error::other("there is one already")));
@@ -295,7 +290,7 @@ impl Backend for Namespaces {
         let mut ended = ended.ok_or_else(gone)?;
         let ended = *ended.wait_for(Option::is_some).await.map_err(|_| gone())?;
         let Ended { code, oom_killed } = ended.ok_or_else(gone)?;
-        let run = run_of(&sandbox.name).ok_or_else(gone)?;
+        let run = RunNames::run_of(&sandbox.name).ok_or_else(gone)?;
         Ok(Ended { code, oom_killed: oom_killed || self.groups.ran_out_of_memory(&run) })
     }
 
@@ -313,19 +308,15 @@ impl Backend for Namespaces {
     }
 
     async fn labelled(&self) -> Result<Vec<LabelledResource>, BackendError> {
-        let mut found: Vec<LabelledResource> = Vec::new();
         let runtime = &self.runtime;
+        let mut found = self.gateways.found(NAME);
         for entry in fs::read_dir(runtime).into_iter().flatten().flatten() {
             let Some(Ok(run)) = entry.file_name().to_str().map(RunId::parse) else { continue };
             let Ok(owner) = entry.metadata().map(|seen| seen.uid()) else { continue };
-            let names = RunNames::of(&run);
-            for (role, name) in [(Role::Gateway, names.gateway), (Role::Launcher, names.sandbox)] {
-                if processes::is_remembered(runtime, &run, role) {
-                    let running = processes::alive(runtime, &run, role).is_some();
-                    let resource = Resource::Container(name);
-                    let run = run.clone();
-                    found.push(LabelledResource { run, resource, owner, running, runtime: None });
-                }
+            if processes::is_remembered(runtime, &run, Role::Launcher) {
+                let running = processes::alive(runtime, &run, Role::Launcher).is_some();
+                let resource = Resource::Container(RunNames::of(&run).sandbox);
+                found.push(LabelledResource { run, resource, owner, running, runtime: None });
             }
         }
         for Group { run, owner, is_forsaken } in self.groups.found() {
@@ -346,14 +337,14 @@ impl Backend for Namespaces {
     }
 
     async fn remove(&self, resource: &Resource) -> Result<(), BackendError> {
-        let Resource::Container(name) = resource else { return Ok(()) };
-        let Some(run) = run_of(name) else { return Ok(()) };
         let failed = |err: io::Error| broken(BackendStep::Remove, err);
-        if *name == RunNames::of(&run).gateway {
-            return processes::end(&self.runtime, &run, Role::Gateway).await.map_err(failed);
-        }
+        let name = match resource {
+            Resource::Container(name) => name,
+            Resource::Process(gateway) => return self.gateways.end(gateway).await.map_err(failed),
+            Resource::Folder(_) | Resource::Network(_) | Resource::Volume(_) => return Ok(()),
+        };
+        let Some(run) = RunNames::run_of(name) else { return Ok(()) };
         self.runs.lock().await.remove(name);
-        self.planted.lock().await.remove(name);
         processes::end(&self.runtime, &run, Role::Launcher).await.map_err(failed)?;
         let deadline = Instant::now() + EMPTYING;
         loop {
@@ -371,25 +362,6 @@ impl Backend for Namespaces {
 /// Where this user can make control groups, for people.
 pub fn control_groups() -> String {
     Groups::here().in_words()
-}
-
-/// Everything the gateway listens on, in the order it is planted.
-fn listener_specs(ports: &Ports) -> Vec<ListenerSpec> {
-    let listener = |name: &str, port, kind| ListenerSpec { name: name.to_owned(), port, kind };
-    vec![
-        listener("dns", ports.dns, SocketKind::Udp),
-        listener("dns", ports.dns, SocketKind::Tcp),
-        listener("http", ports.http, SocketKind::Tcp),
-        listener("https", ports.https, SocketKind::Tcp),
-        listener("proxy", ports.proxy, SocketKind::Tcp),
-        listener("socks", ports.socks, SocketKind::Tcp),
-    ]
-}
-
-/// The run whose sandbox or gateway is called this.
-fn run_of(name: &str) -> Option<RunId> {
-    let run = name.strip_prefix("sluice-")?;
-    RunId::parse(run.strip_suffix("-gateway").unwrap_or(run)).ok()
 }
 
 fn unexpected(step: BackendStep, said: Option<(LauncherMessage, Vec<OwnedFd>)>) -> BackendError {
@@ -412,10 +384,6 @@ fn broken(step: BackendStep, why: impl Into<anyhow::Error>) -> BackendError {
 const NAME: &str = "namespaces";
 /// The image that is this machine's own programs.
 pub const HOST: &str = "host";
-/// What every name is answered with. Any address would do, since all lead to the
-/// gateway; this one is set aside for tests of networks (RFC 2544), so no program
-/// has a reason to avoid it.
-const GATEWAY: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const KILLED: i64 = 137;
 const END_POLL_INTERVAL: Duration = Duration::from_millis(10);
 const EMPTYING: Duration = Duration::from_secs(5);

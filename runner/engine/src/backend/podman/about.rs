@@ -4,6 +4,7 @@
 //! says so in a warning that nobody reads. So it is asked beforehand.
 
 use inside::launch::pools;
+use policies::Attachment;
 use serde::Deserialize;
 
 use super::NAME;
@@ -70,7 +71,8 @@ impl About {
         Abilities {
             backend: NAME,
             image: AGENT_IMAGE,
-            interfaces: "eth0 lo",
+            attachments: vec![Attachment::Sockets, Attachment::Network],
+            no_sockets: None,
             cpus: self.limits("cpu"),
             memory: self.limits("memory"),
             // Without a control group, the kernel counts in the user namespace

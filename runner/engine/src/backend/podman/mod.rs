@@ -17,20 +17,23 @@ mod sandbox;
 mod service;
 mod stats;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
 
 use async_trait::async_trait;
 use bollard::query_parameters::InspectContainerOptions;
+use policies::Attachment;
 use serde_json::Value;
 use tokio::task;
 
+use super::doors::Doors;
 use super::engine::labels::RunNames;
 use super::engine::{self, Engine, containers, sweep};
+use super::gateway_process::GatewayProcesses;
 use super::{
     Abilities, Backend, BackendError, BackendStep, ContentFiles, CreatedGateway, CreatedSandbox,
-    Ended, Enforcement, GatewayContent, GatewayHandle, LabelledResource, Network, Provenance,
-    Sandbox, SandboxContent, Stats,
+    Ended, Enforcement, GatewayContent, GatewayHandle, LabelledResource, ListenerSource,
+    MadeNetwork, Network, Provenance, Sandbox, SandboxContent, Stats, is_attached_by,
 };
 use crate::connector::Connector;
 use crate::environment::Environment;
@@ -47,6 +50,8 @@ pub struct Podman {
     engine: Engine,
     libpod: Libpod,
     about: About,
+    /// Or why a gateway cannot be a process of this machine.
+    gateways: Result<GatewayProcesses, String>,
     /// Ends with us, where it is ours.
     _service: Option<Service>,
 }
@@ -96,10 +101,12 @@ impl Podman {
         )
         .map_err(|err| broken(err.into()))?;
         let api = api.negotiate_version().await.map_err(|err| broken(err.into()))?;
+        let gateways = GatewayProcesses::here(&environment).map_err(|err| err.to_string());
         Ok(Self {
             engine: Engine { api, name: NAME, environment },
             libpod,
             about,
+            gateways,
             _service: service,
         })
     }
@@ -122,7 +129,12 @@ impl Backend for Podman {
     }
 
     fn abilities(&self) -> Abilities {
-        self.about.abilities()
+        let mut abilities = self.about.abilities();
+        if let Err(why) = &self.gateways {
+            abilities.attachments.retain(|way| *way != Attachment::Sockets);
+            abilities.no_sockets = Some(why.clone());
+        }
+        abilities
     }
 
     async fn has_image(&self, image: &str) -> bool {
@@ -137,8 +149,11 @@ impl Backend for Podman {
         built.map_err(|err| self.broken(BackendStep::BuildImage, err))
     }
 
-    async fn host_address(&self) -> Result<IpAddr, BackendError> {
-        network::host(self).await
+    async fn host_address(&self, attach: Attachment) -> Result<IpAddr, BackendError> {
+        match attach {
+            Attachment::Network => network::host(self).await,
+            Attachment::Relay | Attachment::Sockets => Ok(Ipv4Addr::LOCALHOST.into()),
+        }
     }
 
     async fn provenance(&self, image: &str) -> Provenance {
@@ -162,8 +177,16 @@ impl Backend for Podman {
         made
     }
 
-    async fn make_network(&self, plan: &Plan) -> Result<Network, BackendError> {
-        network::make(self, &plan.run).await
+    async fn make_network(&self, plan: &Plan) -> Result<MadeNetwork, BackendError> {
+        let network = match is_attached_by(plan, Attachment::Sockets) {
+            true => Network::of_doors(&plan.run),
+            false => network::make(self, &plan.run).await?,
+        };
+        Ok(MadeNetwork { network, doors: None })
+    }
+
+    async fn open_doors(&self, plan: &Plan, first_process: i32) -> Result<Doors, BackendError> {
+        containers::open_doors(&self.engine, &self.gateways, plan, first_process).await
     }
 
     async fn create_gateway(
@@ -181,10 +204,15 @@ impl Backend for Podman {
         plan: &Plan,
         gateway: CreatedGateway,
         network: &Network,
+        doors: Doors,
         settings: &ContentFiles,
     ) -> Result<GatewayHandle, BackendError> {
         let written = self.engine.local(&plan.run).write_settings(settings);
         written.map_err(self.engine.unwritten())?;
+        if let (ListenerSource::Inherited, Ok(gateways)) = (network.listeners, &self.gateways) {
+            let started = gateways.start(plan, &gateway.content, doors).await;
+            return started.map_err(|err| self.broken(BackendStep::StartGateway, err));
+        }
         gateway::start(self, plan, &gateway, network).await
     }
 
@@ -231,13 +259,19 @@ impl Backend for Podman {
     }
 
     async fn labelled(&self) -> Result<Vec<LabelledResource>, BackendError> {
-        sweep::found(&self.engine).await
+        let mut found = sweep::found(&self.engine).await?;
+        found.extend(self.gateways.iter().flat_map(|gateways| gateways.found(NAME)));
+        Ok(found)
     }
 
     async fn remove(&self, resource: &Resource) -> Result<(), BackendError> {
-        let work = match resource {
-            Resource::Container(name) => self.work_of(name).await,
-            Resource::Folder(_) | Resource::Network(_) | Resource::Volume(_) => None,
+        let work = match (resource, &self.gateways) {
+            (Resource::Container(name), _) => self.work_of(name).await,
+            (Resource::Process(name), Ok(gateways)) => {
+                let ended = gateways.end(name).await;
+                return ended.map_err(|err| self.broken(BackendStep::Remove, err));
+            }
+            _ => None,
         };
         sweep::remove(&self.engine, resource).await?;
         if let Some(work) = work {

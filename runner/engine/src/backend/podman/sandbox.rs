@@ -16,7 +16,8 @@ use super::{Podman, WORK};
 use crate::backend::engine::container_env::{Bind, INIT, MASKED, SHARED_MEMORY, binds, init_args};
 use crate::backend::engine::labels::RunNames;
 use crate::backend::{
-    BackendError, BackendStep, Enforcement, Network, Sandbox, SandboxContent, WorkspaceMount,
+    BackendError, BackendStep, Enforcement, ListenerSource, Network, Sandbox, SandboxContent,
+    WorkspaceMount,
 };
 use crate::plan::{Plan, TmpfsPlan, UserIds, files_in};
 
@@ -104,7 +105,7 @@ fn container(podman: &Podman, plan: &Plan, network: Option<&Network>, names: &Ru
             ("use_image_resolv_conf", json!(true)),
         ],
     );
-    match network {
+    match network.filter(|network| network.listeners == ListenerSource::Own) {
         None => set(&mut wanted, [("netns", json!({"nsmode": "none"}))]),
         Some(network) => set(
             &mut wanted,

@@ -11,6 +11,7 @@ use inside::process_tree::family;
 
 use super::Podman;
 use crate::backend::engine::labels::RunNames;
+use crate::backend::engine::stats::gateway_counts;
 use crate::backend::engine::status;
 use crate::backend::{BackendError, BackendStep, Stats};
 use crate::plan::RunId;
@@ -24,7 +25,14 @@ pub(super) async fn stats(podman: &Podman, run: &RunId) -> Result<Option<Stats>,
         Err(err) => return Err(podman.broken(BackendStep::Measure, err)),
         Ok(found) => found.state.and_then(|state| state.pid).unwrap_or_default(),
     };
-    Ok(u32::try_from(first).ok().filter(|first| *first > 0).and_then(count))
+    let mut counted = u32::try_from(first).ok().filter(|first| *first > 0).and_then(count);
+    if let Some(stats) = &mut counted
+        && (stats.sent, stats.received) == (0, 0)
+        && let Some((sent, received)) = gateway_counts(&podman.engine, run).await
+    {
+        (stats.sent, stats.received) = (sent, received);
+    }
+    Ok(counted)
 }
 
 /// Counts the processes below `first`, which may end meanwhile.

@@ -18,7 +18,7 @@ use crate::plan::RunId;
 
 /// What a process is for its run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Role {
+pub(in crate::backend) enum Role {
     Gateway,
     Launcher,
 }
@@ -33,7 +33,7 @@ struct Remembered {
 }
 
 /// Writes down that process `pid` belongs to `run`.
-pub(super) fn remember(
+pub(in crate::backend) fn remember(
     runtime: &Path,
     run: &RunId,
     role: Role,
@@ -49,12 +49,12 @@ pub(super) fn remember(
 }
 
 /// Whether `run` ever had such a process.
-pub(super) fn is_remembered(runtime: &Path, run: &RunId, role: Role) -> bool {
+pub(in crate::backend) fn is_remembered(runtime: &Path, run: &RunId, role: Role) -> bool {
     path(runtime, run, role).exists()
 }
 
 /// The number of that process, if it still lives.
-pub(super) fn alive(runtime: &Path, run: &RunId, role: Role) -> Option<Pid> {
+pub(in crate::backend) fn alive(runtime: &Path, run: &RunId, role: Role) -> Option<Pid> {
     let text = fs::read(path(runtime, run, role)).ok()?;
     let remembered: Remembered = serde_json::from_slice(&text).ok()?;
     let same = remembered.boot == boot() && started(remembered.pid) == Some(remembered.started);
@@ -62,7 +62,7 @@ pub(super) fn alive(runtime: &Path, run: &RunId, role: Role) -> Option<Pid> {
 }
 
 /// Ends that process, and waits until it has ended. That it is gone is as good.
-pub(super) async fn end(runtime: &Path, run: &RunId, role: Role) -> io::Result<()> {
+pub(in crate::backend) async fn end(runtime: &Path, run: &RunId, role: Role) -> io::Result<()> {
     let Some(pid) = alive(runtime, run, role) else { return Ok(()) };
     let handle = match pidfd_open(pid, PidfdFlags::NONBLOCK) {
         Ok(handle) => handle,

@@ -1,4 +1,4 @@
-//! The launcher of one run, as its runner sees it.
+//! `sluice-launch`, as its runner sees it.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,19 +16,19 @@ use tokio::process::{Child, Command};
 
 /// A launcher that was started, and what it said and we have not read.
 #[derive(Debug)]
-pub(super) struct Launcher {
-    pub(super) voice: LauncherWriter,
-    pub(super) pid: u32,
+pub(in crate::backend) struct Launcher {
+    pub(in crate::backend) voice: LauncherWriter,
+    pub(in crate::backend) pid: u32,
     text: Vec<u8>,
     fds: Vec<OwnedFd>,
 }
 
 /// The way to speak to it, also while somebody else listens.
 #[derive(Clone, Debug)]
-pub(super) struct LauncherWriter(Arc<UnixStream>);
+pub(in crate::backend) struct LauncherWriter(Arc<UnixStream>);
 
 /// One of our own programs, with a socket for its standard input.
-pub(super) fn start(
+pub(in crate::backend) fn start(
     program: &Path,
     word: &str,
     log: [Stdio; 2],
@@ -49,8 +49,8 @@ pub(super) fn start(
 }
 
 impl Launcher {
-    pub(super) fn start(program: &Path) -> io::Result<Self> {
-        let (mut child, socket) = start(program, "sandbox", [Stdio::null(), Stdio::null()])?;
+    pub(in crate::backend) fn start(program: &Path, word: &str) -> io::Result<Self> {
+        let (mut child, socket) = start(program, word, [Stdio::null(), Stdio::null()])?;
         let pid = child.id().unwrap_or_default();
         // Whatever becomes of it, somebody has to wait for it.
         tokio::spawn(async move { child.wait().await });
@@ -59,7 +59,9 @@ impl Launcher {
 
     /// The next report, and the descriptors it brings; nothing when the launcher
     /// is gone.
-    pub(super) async fn hear(&mut self) -> io::Result<Option<(LauncherMessage, Vec<OwnedFd>)>> {
+    pub(in crate::backend) async fn hear(
+        &mut self,
+    ) -> io::Result<Option<(LauncherMessage, Vec<OwnedFd>)>> {
         loop {
             if let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.text.drain(..=end).collect();
@@ -89,18 +91,18 @@ impl Launcher {
 
 impl LauncherWriter {
     /// One line.
-    pub(super) async fn say(&self, message: &impl Serialize) -> io::Result<()> {
+    pub(in crate::backend) async fn say(&self, message: &impl Serialize) -> io::Result<()> {
         say(&self.0, message, &[]).await
     }
 
     /// Ends the sandbox. That nobody listens any more is as good.
-    pub(super) async fn kill(&self) {
+    pub(in crate::backend) async fn kill(&self) {
         drop(self.say(&LauncherCommand::Kill).await);
     }
 }
 
 /// One line, and the descriptors that go with it.
-pub(super) async fn say(
+pub(in crate::backend) async fn say(
     socket: &UnixStream,
     message: &impl Serialize,
     fds: &[BorrowedFd<'_>],
