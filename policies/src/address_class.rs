@@ -60,17 +60,18 @@ impl AddressClass {
 
     /// Whether no rule can make us dial such an address, however wide the range
     /// it names. These reach the gateway itself, its host, or the credentials of
-    /// the cloud account it runs in.
+    /// the cloud account it runs in; or, as `benchmark`, they are what sandboxes
+    /// are given for names, and lead to a door of the gateway.
     pub fn is_never_dialled(self) -> bool {
         match self {
-            Self::Broadcast
+            Self::Benchmark
+            | Self::Broadcast
             | Self::LinkLocal
             | Self::Loopback
             | Self::Metadata
             | Self::Multicast
             | Self::Unspecified => true,
-            Self::Benchmark
-            | Self::Documentation
+            Self::Documentation
             | Self::Private
             | Self::Public
             | Self::Reserved

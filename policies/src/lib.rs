@@ -19,6 +19,7 @@ mod compile;
 mod decide;
 mod decision;
 mod document;
+mod doors;
 mod explain;
 mod from_text;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -70,6 +71,7 @@ pub use document::{
     Expectation, Mode, MountMode, OverridesSection, PolicyDocument, ScanAction, SecretFrom,
     Workspace,
 };
+pub use doors::{NamedHost, PolicyDoors};
 pub use explain::{Explanation, JudgedReading, NearMiss};
 pub use glob::{FileGlob, PathPattern, RefPattern, TextPattern};
 pub use header_fields::{

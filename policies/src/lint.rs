@@ -220,6 +220,13 @@ fn blind(rule: &Rule, rules: &[&Rule], findings: &mut Vec<LintFinding>) {
             }
             (Carries::Anything | Carries::Http | Carries::Https, _) => {}
         }
+        if let (Carries::Tcp, HostPattern::Address(address)) = (shape.carries, &shape.host) {
+            let message = format!(
+                "no name leads to `{address}`, so only programs that use the proxy reach it"
+            );
+            let instead = "name the host, and give its address with `addresses` or a pin";
+            findings.push(about(rule, "no-door", message, instead));
+        }
         if shape.carries == Carries::Passthrough {
             let opened = rules.iter().find(|other| {
                 other.verdict != Verdict::Deny

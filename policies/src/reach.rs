@@ -237,15 +237,17 @@ fn never_dialled(net: IpNet) -> Option<AddressClass> {
     (whole && class.is_never_dialled()).then_some(class)
 }
 
-const NEVER_DIALLED_V4: [Ipv4Net; 4] = [
+const NEVER_DIALLED_V4: [Ipv4Net; 5] = [
     Ipv4Net::new_assert(std::net::Ipv4Addr::new(0, 0, 0, 0), 8),
     Ipv4Net::new_assert(std::net::Ipv4Addr::new(127, 0, 0, 0), 8),
     Ipv4Net::new_assert(std::net::Ipv4Addr::new(169, 254, 0, 0), 16),
+    Ipv4Net::new_assert(std::net::Ipv4Addr::new(198, 18, 0, 0), 15),
     Ipv4Net::new_assert(std::net::Ipv4Addr::new(224, 0, 0, 0), 4),
 ];
 
-const NEVER_DIALLED_V6: [Ipv6Net; 4] = [
+const NEVER_DIALLED_V6: [Ipv6Net; 5] = [
     Ipv6Net::new_assert(std::net::Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 0), 127),
+    Ipv6Net::new_assert(std::net::Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0), 48),
     Ipv6Net::new_assert(std::net::Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0), 32),
     Ipv6Net::new_assert(std::net::Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10),
     Ipv6Net::new_assert(std::net::Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8),

@@ -20,7 +20,8 @@ pub struct Status {
 /// One socket that the sandbox can reach.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Listening {
-    /// `proxy`, `socks`, `http`, `https`, `dns/udp` or `dns/tcp`.
+    /// `proxy`, `socks`, `http`, `https`, `dns/udp`, `dns/tcp`, `port:8443` for a
+    /// further port, or `tcp:db.example:5432` for a host with a door of its own.
     pub way: String,
     pub address: String,
 }

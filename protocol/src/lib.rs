@@ -4,6 +4,7 @@
 //! conversation use the same type, so they cannot disagree about its words.
 
 pub mod control;
+pub mod doors;
 pub mod init;
 pub mod launcher;
 pub mod settings;

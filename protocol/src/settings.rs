@@ -67,19 +67,46 @@ impl fmt::Display for Topology {
 }
 
 /// Where it listens: `ADDRESS:PORT`, or `fd:NAME` for a socket it is handed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct ListenSettings {
     pub proxy: String,
     pub socks: String,
     pub http: String,
     pub https: String,
     pub dns: String,
+    /// Ports beside 80 and 443 on which TLS and HTTP are captured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<PortDoor>,
+    /// Doors of one host each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tcp: Vec<TcpDoor>,
+    /// A packet socket that sees what no listener answers: always `fd:NAME`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unanswered: Option<String>,
 }
 
-/// The address that every name is answered with.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// A further port, and where connections to it come in.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct PortDoor {
+    pub port: u16,
+    pub at: String,
+}
+
+/// Every connection that comes in there is for this host and port.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct TcpDoor {
+    pub host: String,
+    pub port: u16,
+    pub at: String,
+}
+
+/// The addresses that names are answered with.
+#[derive(Clone, Debug, Serialize)]
 pub struct DnsAnswers {
+    /// Every name but those of `hosts`.
     pub answer: Ipv4Addr,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub hosts: BTreeMap<String, Ipv4Addr>,
 }
 
 /// Who started the run, for the first line of its log.

@@ -8,6 +8,24 @@ use crate::read::tests::Files;
 use crate::{HeaderName, HostPattern, NoFiles, Source, Sources, read};
 
 #[test]
+fn no_rule_can_name_an_address_that_names_are_answered_with() {
+    check(
+        "version: 1
+net:
+  allow:
+    - {host: 198.18.0.1}
+    - {host: 198.19.0.1, port: 5432, protocol: tcp, addresses: [0.0.0.0/0]}
+    - {host: h.example, addresses: [198.19.0.0/16]}
+",
+        &NoFiles,
+        expect![[r#"
+            p: net.allow[0]: `198.18.0.1` is a benchmark address; no rule can reach it
+            p: net.allow[1]: `198.19.0.1` is a benchmark address; no rule can reach it
+            p: net.allow[2].addresses[0]: `198.19.0.0/16` is not a range of addresses: benchmark addresses are never dialled, so it would have no effect; leave it out"#]],
+    );
+}
+
+#[test]
 fn a_secret_that_could_not_be_read_is_not_said_to_be_missing() {
     // Its own section is wrong.
     check(

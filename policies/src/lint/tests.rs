@@ -57,6 +57,16 @@ fn a_write_to_a_bare_wildcard_is_flagged() {
 }
 
 #[test]
+fn a_tcp_rule_about_an_address_says_that_no_door_leads_there() {
+    check(
+        "allow: [{host: 93.184.216.34, port: 25, protocol: tcp}]",
+        expect![[r#"
+        p:4: tcp: net.allow[0]: bytes are relayed unseen: only who is contacted is judged and recorded; keep it only for protocols that are not HTTP
+        p:4: no-door: net.allow[0]: no name leads to `93.184.216.34`, so only programs that use the proxy reach it; name the host, and give its address with `addresses` or a pin"#]],
+    );
+}
+
+#[test]
 fn passthrough_and_tcp_say_what_is_lost() {
     check(
         "allow: [{host: db.example.com, protocol: tcp, port: 5432}, pinned.example.net]\npassthrough: ['*.example.org', pinned.example.net]",

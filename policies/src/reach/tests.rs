@@ -60,6 +60,9 @@ fn the_widest_range_does_not_open_what_is_never_dialled() {
         ("0.0.0.0", AddressClass::Unspecified),
         ("::", AddressClass::Unspecified),
         ("255.255.255.255", AddressClass::Broadcast),
+        ("198.18.0.1", AddressClass::Benchmark),
+        ("198.19.255.255", AddressClass::Benchmark),
+        ("64:ff9b::c612:1", AddressClass::Benchmark),
     ] {
         assert_eq!(check(&everything, address), Err(class), "{address}");
     }
@@ -146,6 +149,10 @@ useless!(the_services_of_amazon, "fd00:ec2::/64", Metadata);
 useless!(multicast, "239.0.0.0/8", Multicast);
 useless!(multicast_v6, "ff00::/8", Multicast);
 useless!(this_network, "0.0.0.0/8", Unspecified);
+useless!(what_names_are_answered_with, "198.18.0.0/15", Benchmark);
+useless!(part_of_what_names_are_answered_with, "198.19.0.0/24", Benchmark);
+useless!(one_address_of_a_name, "198.19.0.1", Benchmark);
+useless!(benchmark_v6, "2001:2::/48", Benchmark);
 useless!(broadcast, "255.255.255.255", Broadcast);
 useless!(carried_loopback, "64:ff9b::7f00:1", Loopback);
 

@@ -1,5 +1,6 @@
 //! What the gateway of a run is told: its settings, and the policy as it was read.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
@@ -77,6 +78,7 @@ fn listeners(ports: &Ports, network: &Network) -> (Topology, ListenSettings, Opt
         http: place("http", ports.http),
         https: place("https", ports.https),
         dns: place("dns", ports.dns),
+        ..ListenSettings::default()
     };
     match network.listeners {
         ListenerSource::Own => {
@@ -84,7 +86,7 @@ fn listeners(ports: &Ports, network: &Network) -> (Topology, ListenSettings, Opt
         }
         // Sockets that it is handed listen on every address, so it is told its own.
         ListenerSource::Inherited => {
-            let dns = Some(DnsAnswers { answer: at });
+            let dns = Some(DnsAnswers { answer: at, hosts: BTreeMap::new() });
             (Topology::Host, listen(&|name, _| format!("fd:{name}")), dns)
         }
     }
