@@ -8,10 +8,11 @@ mod inherited;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::config::{self, Door, Fd, Listen};
+use crate::config::{self, CapturedPort, Door, Fd, HostDoor, Listen};
 use crate::dns::NameServer;
 use crate::listen::ListenerKind;
 pub use inherited::Inherited;
@@ -23,6 +24,8 @@ pub(crate) struct BoundListeners {
     pub(crate) connections: Vec<(ListenerKind, TcpListener)>,
     pub(crate) names_tcp: Vec<TcpListener>,
     pub(crate) names_udp: Vec<UdpSocket>,
+    /// Sees what none of the others answers.
+    pub(crate) packets: Option<Socket>,
 }
 
 /// Why a listener cannot be opened.
@@ -56,8 +59,17 @@ pub(crate) fn bind(
         (ListenerKind::CapturedHttps, &listen.https),
     ] {
         for door in doors {
-            bound.bind_for_connections(kind, door, inherited)?;
+            bound.bind_for_connections(&kind, door, inherited)?;
         }
+    }
+    for CapturedPort { port, at } in &listen.ports {
+        bound.bind_for_connections(&ListenerKind::CapturedPort(*port), at, inherited)?;
+    }
+    for HostDoor { to, at } in &listen.tcp {
+        bound.bind_for_connections(&ListenerKind::Tcp(Arc::clone(to)), at, inherited)?;
+    }
+    if let Some(fd) = &listen.unanswered {
+        bound.packets = Some(inherited.take_packets(fd)?);
     }
     for door in &listen.dns {
         bound.bind_for_names(door, dns, inherited)?;
@@ -68,17 +80,17 @@ pub(crate) fn bind(
 impl BoundListeners {
     fn bind_for_connections(
         &mut self,
-        kind: ListenerKind,
+        kind: &ListenerKind,
         door: &Door,
         inherited: &mut Inherited,
     ) -> Result<(), BindError> {
         match door {
-            Door::Address(address) => self.connections.push((kind, tcp(*address)?)),
+            Door::Address(address) => self.connections.push((kind.clone(), tcp(*address)?)),
             Door::Inherited(fd) => {
                 for socket in inherited.take(fd)? {
                     match socket {
                         InheritedSocket::Tcp(listener) => {
-                            self.connections.push((kind, listening(fd, listener)?));
+                            self.connections.push((kind.clone(), listening(fd, listener)?));
                         }
                         InheritedSocket::Udp(_) => {
                             return Err(BindError::NotForConnections { fd: fd.clone() });
@@ -192,6 +204,7 @@ mod tests {
 
     const DNS: config::DnsSettings = config::DnsSettings {
         answer: None,
+        hosts: std::collections::BTreeMap::new(),
         ttl: std::time::Duration::from_secs(5),
         queries_per_second: 10,
     };

@@ -3,7 +3,8 @@
 //! A name that is looked up is a message to whoever runs its zone, so no name is
 //! ever looked up for a sandbox. Every A question is answered with the gateway's
 //! own address, whatever policy thinks of the name: a program that connects
-//! there is told why not, in its own protocol, instead of "host not found".
+//! there is told why not, in its own protocol, instead of "host not found". A name
+//! that has a door of its own is answered with the address of that.
 //! Other types have no data, so programs fall back to A.
 //!
 //! **Invariant:** nothing in this folder opens a socket or sends anything but
@@ -16,7 +17,7 @@
 mod answer;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
-mod rate_limit;
+mod udp;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -24,25 +25,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use audit::{ClientRecord, EntryOutcome, Text, WayIn};
-use policies::{Admission, Decision, Destination, Host};
+use policies::{Admission, Decision, Destination, Host, HostError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 use tokio::time;
-use tracing::debug;
+use tracing::{debug, error};
 
 use crate::config;
 use crate::gateway::Gateway;
 use crate::listen::back_off;
+use crate::rate_limit::RateLimit;
 use answer::{DnsReply, Question, QuestionError};
-use rate_limit::QueryRateLimit;
+use udp::QuestionSocket;
 
 /// Answers questions, over UDP and TCP alike.
 #[derive(Debug)]
 pub(crate) struct NameServer {
     gateway: Arc<Gateway>,
     settings: config::DnsSettings,
-    rate_limit: QueryRateLimit,
+    rate_limit: RateLimit,
 }
 
 /// How a question came in.
@@ -54,7 +56,8 @@ enum Transport {
 
 impl NameServer {
     pub(crate) fn new(gateway: Arc<Gateway>, settings: config::DnsSettings) -> Self {
-        Self { gateway, settings, rate_limit: QueryRateLimit::new(settings.queries_per_second) }
+        let rate_limit = RateLimit::new(settings.queries_per_second);
+        Self { gateway, settings, rate_limit }
     }
 
     /// The address names are answered with when asked at `local`. Nothing when
@@ -71,13 +74,18 @@ impl NameServer {
         let Some(address) = socket.local_addr().ok().and_then(|at| self.address(at)) else {
             return;
         };
+        let socket = match QuestionSocket::new(socket) {
+            Ok(socket) => socket,
+            Err(err) => return error!(%err, "names cannot be answered over UDP"),
+        };
         let mut message = vec![0; MAX_MESSAGE_BYTES];
         loop {
-            match socket.recv_from(&mut message).await {
-                Ok((length, peer)) => {
-                    let message = message.get(..length).unwrap_or_default();
+            match socket.receive(&mut message).await {
+                Ok(received) => {
+                    let (message, peer) = (message.get(..received.length), received.peer);
+                    let message = message.unwrap_or_default();
                     if let Some(reply) = self.reply(message, peer, address, Transport::Udp)
-                        && let Err(err) = socket.send_to(&reply, peer).await
+                        && let Err(err) = socket.answer(&reply, &received).await
                     {
                         debug!(%peer, %err, "cannot answer");
                     }
@@ -155,7 +163,12 @@ impl NameServer {
         let name = question.name();
         record.name = Some(name.as_str().into());
         record.record = Some(format_args!("{}", question.record()).into());
-        record.decision = self.judge(&name);
+        let host = Host::parse(&name);
+        let address = match &host {
+            Ok(Host::Name(name)) => *self.settings.hosts.get(name).unwrap_or(&address),
+            Ok(Host::Address(_)) | Err(_) => address,
+        };
+        record.decision = self.judge(&name, host);
         let blocked = match record.decision.verdict {
             Some(audit::VerdictRecord::Deny) => record.decision.reason.clone(),
             _ => None,
@@ -187,9 +200,8 @@ impl NameServer {
         }
     }
 
-    /// What policy would say if the name were used. A name that was answered
-    /// leads to ports 80 and 443 and nowhere else.
-    fn judge(&self, name: &str) -> audit::DecisionRecord {
+    /// What policy would say if the name were used, on any port that a rule names.
+    fn judge(&self, name: &str, host: Result<Host, HostError>) -> audit::DecisionRecord {
         let loaded = self.gateway.policy.load();
         let mut decision =
             audit::DecisionRecord { policy: Some(loaded.hash.clone()), ..Default::default() };
@@ -197,7 +209,7 @@ impl NameServer {
         if name == OWN_NAME {
             return decision;
         }
-        let host = match Host::parse(name) {
+        let host = match host {
             Ok(host) => host,
             Err(err) => {
                 decision.verdict = Some(audit::VerdictRecord::Deny);
@@ -207,7 +219,11 @@ impl NameServer {
             }
         };
         let mut denied = None;
-        for port in [443, 80] {
+        let by_name = match &host {
+            Host::Name(name) => Some(name),
+            Host::Address(_) => None,
+        };
+        for port in loaded.ports_for(by_name) {
             let to = Destination { host: host.clone(), port };
             match loaded.policy.admit(&to) {
                 Admission::Deny(decided) => denied = denied.or(Some(decided)),

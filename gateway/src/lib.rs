@@ -35,6 +35,7 @@ mod per_worker;
 mod phase;
 mod policy_cell;
 mod policy_file;
+mod rate_limit;
 mod read_ahead;
 mod record;
 mod refuse;
@@ -47,6 +48,7 @@ mod terminate;
 #[cfg(test)]
 mod testing;
 mod trailers;
+mod unanswered;
 mod websocket;
 mod workers;
 mod write_batch;

@@ -30,11 +30,13 @@
 //! for it is `terminate`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use audit::{ClientRecord, Handling};
 use certs::Alpn;
 use h2::RecvStream;
 use policies::{Host, HostName, Scheme};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time;
@@ -70,15 +72,15 @@ use crate::terminate::{Protocol, Terminated, check_name, protocols, terminate};
 /// Serves one connection, and records it and each of its requests once.
 pub(crate) async fn serve(accepted: Accepted, gateway: Arc<Gateway>) {
     let Accepted { mut stream, peer, kind, .. } = accepted;
-    let client = ClientRecord::new(peer, kind.into());
+    let client = ClientRecord::new(peer, (&kind).into());
     let mut record = match ConnectionRecord::begin(&gateway, client) {
         Ok(record) => record,
         // Nothing is done that cannot be recorded.
         Err(err) => return refuse_as_http(&mut stream, &Reply::unrecorded(&err.into())).await,
     };
-    let served = match Box::pin(opening::read(&mut stream, kind, &gateway)).await {
-        Ok(Opening::Requests { proxy, mut inbox }) => {
-            let source = &mut Destinations::per_request(&gateway, &mut record, proxy);
+    let served = match Box::pin(opening::read(&mut stream, &kind, &gateway)).await {
+        Ok(Opening::Requests { door, mut inbox }) => {
+            let source = &mut Destinations::per_request(&gateway, &mut record, door);
             http1::serve(&mut stream, &mut inbox, source, answer_http1).await.apply_to(&stream);
             Ok(())
         }
@@ -376,6 +378,12 @@ async fn refuse(
             let refusal = denial.into();
             refuse_recorded(&mut stream, record.refused_for_good(&refusal), gateway).await;
             Err(refusal)
+        }
+        OpenedBy::Door => {
+            // Nothing can be said in a protocol that is not known, so it is cut off: an
+            // orderly end could be taken for an answer. One that is gone cannot be cut.
+            drop(SockRef::from(&stream).set_linger(Some(Duration::ZERO)));
+            Err(denial.into())
         }
         OpenedBy::Socks if !matches!(opening.to.port, 80 | 443) => {
             // A client that cannot be told is gone.

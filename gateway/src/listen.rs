@@ -15,6 +15,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use audit::WayIn;
+use policies::Destination;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::{select, time};
 use tracing::{debug, warn};
@@ -34,21 +35,27 @@ pub(crate) struct Accepted {
 }
 
 /// What is spoken on a listener, and so how a connection came in.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum ListenerKind {
     CapturedHttp,
     CapturedHttps,
+    /// A further port, for TLS and HTTP alike.
+    CapturedPort(u16),
     Proxy,
     Socks,
+    /// Everything that comes in is for one destination, whatever is spoken.
+    Tcp(Arc<Destination>),
 }
 
-impl From<ListenerKind> for WayIn {
-    fn from(kind: ListenerKind) -> Self {
+impl From<&ListenerKind> for WayIn {
+    fn from(kind: &ListenerKind) -> Self {
         match kind {
             ListenerKind::CapturedHttp => Self::CapturedHttp,
             ListenerKind::CapturedHttps => Self::CapturedHttps,
+            ListenerKind::CapturedPort(_) => Self::CapturedPort,
             ListenerKind::Proxy => Self::Proxy,
             ListenerKind::Socks => Self::Socks5,
+            ListenerKind::Tcp(_) => Self::Tcp,
         }
     }
 }
@@ -81,8 +88,8 @@ pub(crate) async fn listen<F>(
         match accepted {
             Ok((kind, stream, peer)) => match accepted_on(kind, stream, peer) {
                 Ok(accepted) => {
-                    debug!(%peer, local = %accepted.local, ?kind, "accepted");
-                    gateway.metrics.accepted(kind.into());
+                    debug!(%peer, local = %accepted.local, kind = ?accepted.kind, "accepted");
+                    gateway.metrics.accepted((&accepted.kind).into());
                     let served = serve(accepted, Arc::clone(&gateway));
                     let (room, mut phases) = (room.occupied(), phases.clone());
                     tokio::spawn(async move {
@@ -112,7 +119,7 @@ fn accept_any(
     let count = listeners.len();
     for (kind, listener) in listeners.iter().cycle().skip(first % count.max(1)).take(count) {
         if let Poll::Ready(accepted) = listener.poll_accept(context) {
-            return Poll::Ready(accepted.map(|(stream, peer)| (*kind, stream, peer)));
+            return Poll::Ready(accepted.map(|(stream, peer)| (kind.clone(), stream, peer)));
         }
     }
     Poll::Pending

@@ -121,11 +121,15 @@ impl<'h> ParsedRequest<'h> {
     }
 }
 
-/// The destination of a request in the clear, which only its head names.
-pub(crate) fn destination(raw: &RawRequest<'_>) -> Result<(Scheme, Destination), Refusal> {
+/// The destination of a request in the clear, which only its head names. A `Host`
+/// without a port means `usual_port`.
+pub(crate) fn destination(
+    raw: &RawRequest<'_>,
+    usual_port: u16,
+) -> Result<(Scheme, Destination), Refusal> {
     if raw.target.first() == Some(&b'/') {
         let host = only_host(raw.headers)?.ok_or(Refusal::NoServerName)?;
-        return Ok((Scheme::Http, host.destination(Scheme::Http.default_port())));
+        return Ok((Scheme::Http, host.destination(usual_port)));
     }
     let target = absolute(raw.target)?;
     Ok((target.scheme, target.destination))
@@ -219,7 +223,7 @@ fn names_only(raw: &RawRequest<'_>, authority: &str) -> bool {
     same && hosts <= 1 && (hosts == 1 || raw.authority.is_some())
 }
 
-fn mismatch(admitted: &Destination, named: std::fmt::Arguments<'_>) -> Refusal {
+pub(crate) fn mismatch(admitted: &Destination, named: std::fmt::Arguments<'_>) -> Refusal {
     Refusal::NameMismatch { admitted: admitted.to_string(), named: named.to_string() }
 }
 

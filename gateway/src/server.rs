@@ -36,6 +36,7 @@ use crate::phase::{DrainPhase, reached};
 use crate::policy_cell::PolicyCell;
 use crate::policy_file::{PolicyError, PolicyFile, ReadPolicy};
 use crate::selfcheck::{self, SelfCheckError};
+use crate::unanswered::{AnsweredPlaces, UnansweredPackets};
 use crate::workers::{self, Workers};
 
 /// Why a gateway does not start. Nothing is served then.
@@ -188,7 +189,14 @@ async fn build(
     let mut others = JoinSet::new();
     others.spawn(control::serve(control, Arc::clone(&controller)));
     let names = Arc::new(NameServer::new(Arc::clone(&gateway), config.dns));
+    let answered = answered(&bound)?;
     serve_names(names, bound.names_udp, bound.names_tcp, &mut others)?;
+    if let Some(socket) = bound.packets {
+        let packets = Arc::new(UnansweredPackets::new(Arc::clone(&gateway), answered));
+        let watching = Arc::clone(&packets);
+        others.spawn(async move { watching.watch(socket).await });
+        others.spawn(async move { packets.report_drops().await });
+    }
 
     let phases = controller.phases();
     let listeners = workers::clone_listeners(&bound.connections)?;
@@ -291,6 +299,16 @@ fn serve_names(
     Ok(())
 }
 
+/// Where packets are answered.
+fn answered(bound: &BoundListeners) -> io::Result<AnsweredPlaces> {
+    let connections = bound.connections.iter().map(|(_, listener)| listener.local_addr());
+    let names = bound.names_tcp.iter().map(|listener| listener.local_addr());
+    Ok(AnsweredPlaces {
+        tcp: connections.chain(names).collect::<io::Result<_>>()?,
+        udp: bound.names_udp.iter().map(|socket| socket.local_addr()).collect::<io::Result<_>>()?,
+    })
+}
+
 fn listening(bound: &BoundListeners) -> io::Result<Vec<Listening>> {
     let mut all = Vec::new();
     let mut add = |way: &str, address: io::Result<SocketAddr>| {
@@ -299,12 +317,14 @@ fn listening(bound: &BoundListeners) -> io::Result<Vec<Listening>> {
     };
     for (way, listener) in &bound.connections {
         let name = match way {
-            ListenerKind::CapturedHttp => "http",
-            ListenerKind::CapturedHttps => "https",
-            ListenerKind::Proxy => "proxy",
-            ListenerKind::Socks => "socks",
+            ListenerKind::CapturedHttp => "http".to_owned(),
+            ListenerKind::CapturedHttps => "https".to_owned(),
+            ListenerKind::CapturedPort(port) => format!("port:{port}"),
+            ListenerKind::Proxy => "proxy".to_owned(),
+            ListenerKind::Socks => "socks".to_owned(),
+            ListenerKind::Tcp(to) => format!("tcp:{to}"),
         };
-        add(name, listener.local_addr())?;
+        add(&name, listener.local_addr())?;
     }
     for socket in &bound.names_udp {
         add("dns/udp", socket.local_addr())?;

@@ -78,6 +78,6 @@ pub(crate) fn clone_listeners(
 ) -> io::Result<Vec<(ListenerKind, TcpListener)>> {
     listeners
         .iter()
-        .map(|(kind, listener)| Ok((*kind, TcpListener::from_std(listener.try_clone()?)?)))
+        .map(|(kind, listener)| Ok((kind.clone(), TcpListener::from_std(listener.try_clone()?)?)))
         .collect()
 }

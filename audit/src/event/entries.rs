@@ -86,6 +86,9 @@ pub struct ConnectionFacts {
     pub client: ClientRecord,
     #[serde(flatten)]
     pub destination: DestinationRecord,
+    /// `tcp` or `udp`, of a packet that found no door.
+    #[serde(rename = "network.transport", skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Text<16>>,
     #[serde(rename = "sluice.handling", skip_serializing_if = "Option::is_none")]
     pub handling: Option<Handling>,
     #[serde(flatten)]

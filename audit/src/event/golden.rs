@@ -63,6 +63,7 @@ fn what(kind: EventKind) -> EventBody {
             outcome: EntryOutcome::Relayed,
             client: client(WayIn::CapturedHttps),
             destination: destination(),
+            transport: Some("tcp".into()),
             handling: Some(Handling::Inspect),
             decision: decision(VerdictRecord::Allow),
             tls: tls(),

@@ -41,9 +41,13 @@ impl ClientRecord {
 pub enum WayIn {
     CapturedHttp,
     CapturedHttps,
+    /// A port beside 80 and 443.
+    CapturedPort,
     Dns,
     Proxy,
     Socks5,
+    /// The door of one host.
+    Tcp,
 }
 
 /// Whom it was for, and which address was dialled for that.

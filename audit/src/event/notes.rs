@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::EventBody;
-use super::entries::DnsFacts;
+use super::entries::{ConnectionFacts, DnsFacts};
 use super::groups::{DecisionRecord, DestinationRecord, Http};
 use crate::secret_name::RecordedSecret;
 use crate::text::{Name, Text};
@@ -180,8 +180,8 @@ pub struct Operator {
     pub detail: Option<Text>,
 }
 
-/// A line that anyone may add: the kinds of this file, and a [`DnsFacts`] question
-/// that was answered on the spot.
+/// A line that anyone may add: the kinds of this file, a [`DnsFacts`] question that
+/// was answered on the spot, and a [`ConnectionFacts`] that never began.
 ///
 /// What the log says about itself is not among them, so no caller can claim
 /// that a log was recovered or closed.
@@ -212,6 +212,7 @@ macro_rules! noted {
 }
 
 noted! {
+    Connection ConnectionFacts,
     Dns DnsFacts,
     Finding FindingEvent,
     Hold Hold,

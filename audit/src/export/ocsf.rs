@@ -201,7 +201,9 @@ fn network(fields: &mut EventFields) -> ClassFields {
         Some(other) => (99, Some(other.to_owned())),
         None => (0, None),
     };
+    let transport = object([("protocol_name", fields.take("network.transport"))]);
     let members = object([
+        ("connection_info", transport),
         ("src_endpoint", source(fields)),
         ("dst_endpoint", destination(fields)),
         ("tls", tls(fields)),

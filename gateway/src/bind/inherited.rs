@@ -11,6 +11,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::fd::RawFd;
 
 use listenfd::ListenFd;
+use socket2::{Domain, Socket, Type};
 
 use crate::config::Fd;
 
@@ -32,6 +33,8 @@ pub(crate) enum InheritedSocket {
 /// Why an inherited socket cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InheritedError {
+    #[error("{fd} was inherited, and is not a packet socket (AF_PACKET, SOCK_DGRAM)")]
+    WrongForPackets { fd: Fd, source: io::Error },
     #[error("{fd} was inherited, and is not a TCP or UDP socket that can be used")]
     NotASocket { fd: Fd, source: io::Error },
     #[error("{fd} was not inherited; {there}")]
@@ -66,7 +69,30 @@ impl Inherited {
     /// The socket with that number, or every socket of that name: one name may
     /// stand for a TCP and a UDP socket of the same port.
     pub(crate) fn take(&mut self, fd: &Fd) -> Result<Vec<InheritedSocket>, InheritedError> {
-        let indexes: Vec<usize> = match fd {
+        let mut sockets = Vec::new();
+        for index in self.indexes(fd) {
+            sockets.extend(self.take_at(index, fd)?);
+        }
+        if sockets.is_empty() { Err(self.not_inherited(fd)) } else { Ok(sockets) }
+    }
+
+    /// The packet socket with that number or name. It is read as it is: whoever opened
+    /// it has chosen what it sees.
+    pub(crate) fn take_packets(&mut self, fd: &Fd) -> Result<Socket, InheritedError> {
+        let unusable = |source| InheritedError::WrongForPackets { fd: fd.clone(), source };
+        let (family, kind) = (Domain::PACKET.into(), Type::DGRAM.into());
+        for index in self.indexes(fd) {
+            let taken = self.fds.take_custom::<Socket>(index, family, kind, "packet socket");
+            if let Some(socket) = taken.map_err(unusable)? {
+                socket.set_nonblocking(true).map_err(unusable)?;
+                return Ok(socket);
+            }
+        }
+        Err(self.not_inherited(fd))
+    }
+
+    fn indexes(&self, fd: &Fd) -> Vec<usize> {
+        match fd {
             Fd::Number(number) => number
                 .checked_sub(self.first)
                 .and_then(|n| usize::try_from(n).ok())
@@ -76,20 +102,16 @@ impl Inherited {
                 let named = self.names.iter().enumerate().filter(|(_, known)| *known == name);
                 named.map(|(index, _)| index).collect()
             }
+        }
+    }
+
+    fn not_inherited(&self, fd: &Fd) -> InheritedError {
+        let there = AvailableSockets {
+            first: self.first,
+            names: self.names.clone(),
+            count: self.fds.len(),
         };
-        let mut sockets = Vec::new();
-        for index in indexes {
-            sockets.extend(self.take_at(index, fd)?);
-        }
-        if sockets.is_empty() {
-            let there = AvailableSockets {
-                first: self.first,
-                names: self.names.clone(),
-                count: self.fds.len(),
-            };
-            return Err(InheritedError::NotInherited { fd: fd.clone(), there });
-        }
-        Ok(sockets)
+        InheritedError::NotInherited { fd: fd.clone(), there }
     }
 
     fn take_at(
@@ -144,7 +166,7 @@ mod tests {
     use super::*;
 
     const THIS: &str =
-        "listen::inherited::tests::what_was_handed_over_is_found_by_number_and_by_name";
+        "bind::inherited::tests::what_was_handed_over_is_found_by_number_and_by_name";
 
     /// Sockets can be handed over only to a process that starts: to this test, again.
     #[test]

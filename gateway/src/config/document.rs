@@ -4,6 +4,7 @@
 //! problem is reported with its line; what spans several fields is judged when
 //! the document is resolved.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use super::Listen;
 use super::authority::CaSection;
 use super::bounds::LimitsSection;
 use super::door::Door;
+use super::doors::{CapturedPort, HostDoor, PacketFd, WrittenHost};
 use super::upstream::UpstreamSection;
 
 #[derive(Debug, serde::Deserialize)]
@@ -100,6 +102,9 @@ pub(super) struct ListenSection {
     http: Doors,
     https: Doors,
     dns: Doors,
+    ports: Vec<CapturedPort>,
+    tcp: Vec<HostDoor>,
+    unanswered: Option<PacketFd>,
 }
 
 impl ListenSection {
@@ -110,6 +115,9 @@ impl ListenSection {
             http: self.http.0,
             https: self.https.0,
             dns: self.dns.0,
+            ports: self.ports,
+            tcp: self.tcp,
+            unanswered: self.unanswered.map(|PacketFd(fd)| fd),
         }
     }
 }
@@ -118,6 +126,7 @@ impl ListenSection {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct DnsSection {
     pub(super) answer: Option<AnswerAddress>,
+    pub(super) hosts: BTreeMap<WrittenHost, AnswerAddress>,
     pub(super) ttl: Option<Span>,
     pub(super) queries_per_second: Option<AtLeastOne>,
 }

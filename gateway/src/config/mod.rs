@@ -12,10 +12,12 @@ mod authority;
 mod bounds;
 mod document;
 mod door;
+mod doors;
 mod given;
 mod proxy;
 mod upstream;
 
+use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -23,7 +25,7 @@ use std::time::Duration;
 use std::{env, fs, io, path};
 
 use policies::yaml::{self, Spanned};
-use policies::{HostPattern, Problems, Registries, Source};
+use policies::{HostName, HostPattern, Problems, Registries, Source};
 use protocol::settings::Topology;
 
 use crate::dial::UpstreamSettings;
@@ -31,6 +33,8 @@ use crate::limits::Bounds;
 pub use authority::Ca;
 use document::{AnswerAddress, Document, FilePath};
 pub use door::{Door, Fd};
+use doors::WrittenHost;
+pub use doors::{CapturedPort, HostDoor};
 pub use given::{SettingValue, SettingValueError};
 
 /// What the gateway runs on.
@@ -75,19 +79,30 @@ pub struct Listen {
     pub http: Vec<Door>,
     pub https: Vec<Door>,
     pub dns: Vec<Door>,
+    /// Ports beside 80 and 443.
+    pub ports: Vec<CapturedPort>,
+    /// Doors of one host each.
+    pub tcp: Vec<HostDoor>,
+    /// A packet socket that sees what no listener answers.
+    pub unanswered: Option<Fd>,
 }
 
 impl Listen {
     fn doors(&self) -> impl Iterator<Item = &Door> {
-        [&self.proxy, &self.socks, &self.http, &self.https, &self.dns].into_iter().flatten()
+        let fixed = [&self.proxy, &self.socks, &self.http, &self.https, &self.dns];
+        let ports = self.ports.iter().map(|captured| &captured.at);
+        let tcp = self.tcp.iter().map(|host| &host.at);
+        fixed.into_iter().flatten().chain(ports).chain(tcp)
     }
 }
 
 /// How names are answered. Where is [`Listen::dns`].
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DnsSettings {
     /// The address every name gets; the one that was asked if left out.
     pub answer: Option<Ipv4Addr>,
+    /// Names that have an address of their own.
+    pub hosts: BTreeMap<HostName, Ipv4Addr>,
     /// How long the sandbox may believe it.
     pub ttl: Duration,
     /// More questions than this are dropped and counted, not answered.
@@ -202,6 +217,11 @@ fn resolve(document: Document, source: &Source, base: &Path) -> Result<Config, P
         listen,
         dns: DnsSettings {
             answer,
+            hosts: dns
+                .hosts
+                .into_iter()
+                .map(|(WrittenHost(name), AnswerAddress(at))| (name, at))
+                .collect(),
             ttl: dns.ttl.map_or(DEFAULT_DNS_TTL, policies::Span::get),
             queries_per_second: dns
                 .queries_per_second
@@ -224,7 +244,7 @@ fn check_listeners(
 ) -> Result<(), (&'static str, String)> {
     if listen.doors().next().is_none() {
         let message = "nothing would listen; name at least one of `proxy`, `socks`, `http`, \
-                       `https`, `dns`";
+                       `https`, `dns`, `ports`, `tcp`";
         return Err(("listen", message.to_owned()));
     }
     match listen.dns.iter().find(|door| answer.is_none() && !door.has_own_ipv4()) {

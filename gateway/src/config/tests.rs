@@ -74,7 +74,7 @@ fn a_gateway_that_listens_nowhere_is_refused() {
     says(
         &LEAST.replace("{proxy: 127.0.0.1:1}", "{}"),
         expect![[r#"
-        gateway.yaml:3:9: listen: nothing would listen; name at least one of `proxy`, `socks`, `http`, `https`, `dns`
+        gateway.yaml:3:9: listen: nothing would listen; name at least one of `proxy`, `socks`, `http`, `https`, `dns`, `ports`, `tcp`
           3 | listen: {}
             |         ^
     "#]],
@@ -94,6 +94,45 @@ fn names_need_an_address_to_be_answered_with() {
     let told = LEAST.replace("{proxy: 127.0.0.1:1}", "{dns: ['0.0.0.0:53', '[::]:53']}");
     let config = read_text(&format!("{told}dns: {{answer: 10.0.0.2}}\n"));
     assert_eq!(config.map(|config| config.dns.answer), Ok(Some(Ipv4Addr::new(10, 0, 0, 2))));
+}
+
+#[test]
+fn a_door_needs_a_port_and_packets_a_socket_that_was_handed_over() {
+    says(
+        "run: r
+policy: p.yaml
+listen:
+  ports: [{port: 0, at: 'fd:a'}, {port: 8443}]
+  tcp: [{host: 10.0.0.1, port: 5432, at: 'fd:b'}, {host: db.test, port: 5432, at: 'fd:c', name: x}]
+  unanswered: 127.0.0.1:9
+dns: {hosts: {'*.db.test': 198.19.0.1, db.test: 0.0.0.0}}
+control: c.sock
+audit: a
+",
+        expect![[r#"
+            gateway.yaml:4:18: listen.ports[0].port: it must be at least 1
+              4 |   ports: [{port: 0, at: 'fd:a'}, {port: 8443}]
+                |                  ^
+            gateway.yaml:4:34: listen.ports[1]: `at` is missing
+              4 |   ports: [{port: 0, at: 'fd:a'}, {port: 8443}]
+                |                                  ^
+            gateway.yaml:5:16: listen.tcp[0].host: `10.0.0.1` is not a host name: it is an IP address
+              5 |   tcp: [{host: 10.0.0.1, port: 5432, at: 'fd:b'}, {host: db.test, port: 5432, at: 'fd:c', name: x}]
+                |                ^^^^^^^^
+            gateway.yaml:5:91: listen.tcp[1].name: there is no field `name`; known here: `host`, `port`, `at`
+              5 |   tcp: [{host: 10.0.0.1, port: 5432, at: 'fd:b'}, {host: db.test, port: 5432, at: 'fd:c', name: x}]
+                |                                                                                           ^^^^
+            gateway.yaml:6:15: listen.unanswered: `127.0.0.1:9` is no packet socket; hand one over, and write `fd:NAME`
+              6 |   unanswered: 127.0.0.1:9
+                |               ^^^^^^^^^^^
+            gateway.yaml:7:15: dns.hosts.*.db.test: `*.db.test` is not a host name: `*` cannot stand in one; use letters, digits, `-`, `_` and `.`
+              7 | dns: {hosts: {'*.db.test': 198.19.0.1, db.test: 0.0.0.0}}
+                |               ^^^^^^^^^^^
+            gateway.yaml:7:49: dns.hosts.db.test: `0.0.0.0` cannot be the answer to a name; write the gateway's own IPv4 address, such as `10.89.0.2`
+              7 | dns: {hosts: {'*.db.test': 198.19.0.1, db.test: 0.0.0.0}}
+                |                                                 ^^^^^^^
+        "#]],
+    );
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test is on the sandbox's side of the gateway")]
 
+use std::collections::BTreeMap;
+
 use hickory_proto::op::{Message, MessageType, OpCode, Query};
 use hickory_proto::rr::{Name, RecordType};
 
@@ -11,8 +13,12 @@ use crate::dial::testing::{Script, TestAuthority};
 use crate::limits::Bounds;
 use crate::testing::{ALLOWED_TEST, Stage};
 
-const SETTINGS: config::DnsSettings =
-    config::DnsSettings { answer: None, ttl: Duration::from_secs(5), queries_per_second: 50 };
+const SETTINGS: config::DnsSettings = config::DnsSettings {
+    answer: None,
+    hosts: BTreeMap::new(),
+    ttl: Duration::from_secs(5),
+    queries_per_second: 50,
+};
 
 fn question(name: &str, record: RecordType) -> Vec<u8> {
     let mut message = Message::new(7, MessageType::Query, OpCode::Query);
@@ -31,8 +37,16 @@ async fn ask_udp(server: SocketAddr, message: &[u8]) -> Message {
 }
 
 async fn start(stage: &Stage, settings: config::DnsSettings) -> (Arc<NameServer>, SocketAddr) {
-    let server = Arc::new(NameServer::new(Arc::clone(&stage.gateway), settings));
-    let door = config::Door::try_from("127.0.0.1:0".to_owned()).expect("it is a door");
+    start_at("127.0.0.1:0", stage, settings).await
+}
+
+async fn start_at(
+    door: &str,
+    stage: &Stage,
+    settings: config::DnsSettings,
+) -> (Arc<NameServer>, SocketAddr) {
+    let server = Arc::new(NameServer::new(Arc::clone(&stage.gateway), settings.clone()));
+    let door = config::Door::try_from(door.to_owned()).expect("it is a door");
     let listen = config::Listen { dns: vec![door], ..config::Listen::default() };
     let mut bound = bind(&listen, &settings, &mut Inherited::nothing()).expect("a port is free");
     let (udp, tcp) = (bound.names_udp.pop(), bound.names_tcp.pop());
@@ -75,6 +89,64 @@ async fn every_name_is_answered_with_the_address_that_was_asked_and_recorded() {
         127.0.0.1 NOERROR refused deny no_rule
         a\040b.test NOERROR refused deny bad_authority"#]]
     .assert_eq(&told.join("\n"));
+}
+
+/// Waits for an answer as most clients do: from the address that was asked alone.
+async fn ask_connected(server: SocketAddr, name: &str) -> Vec<String> {
+    let client = UdpSocket::bind("127.0.0.1:0").await.expect("a port is free");
+    client.connect(server).await.expect("it can be chosen");
+    client.send(&question(name, RecordType::A)).await.expect("loopback works");
+    let mut reply = [0; 1024];
+    let answered = time::timeout(Duration::from_secs(5), client.recv(&mut reply)).await;
+    let length = answered.expect("an answer arrives").expect("loopback works");
+    let reply = Message::from_vec(&reply[..length]).expect("it can be read");
+    reply.answers.iter().map(|record| record.data.to_string()).collect()
+}
+
+#[tokio::test]
+async fn an_answer_comes_from_the_address_that_was_asked() {
+    let stage = Stage::new(ALLOWED_TEST);
+    let settings = config::DnsSettings { answer: Some(Ipv4Addr::new(198, 18, 0, 1)), ..SETTINGS };
+    let (_server, at) = start_at("0.0.0.0:0", &stage, settings).await;
+    for asked in ["127.0.0.2", "127.0.0.3", "127.0.0.1"] {
+        let server = SocketAddr::new(asked.parse().unwrap(), at.port());
+        assert_eq!(ask_connected(server, "allowed.test.").await, ["198.18.0.1"], "{asked}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_with_an_address_of_its_own_is_answered_with_it() {
+    let stage = Stage::new(ALLOWED_TEST);
+    let name = policies::HostName::parse("db.test").unwrap();
+    let hosts = BTreeMap::from([(name, Ipv4Addr::new(198, 19, 0, 1))]);
+    let (_server, at) = start(&stage, config::DnsSettings { hosts, ..SETTINGS }).await;
+    for (name, answer) in [
+        ("db.test.", "198.19.0.1"),
+        ("DB.Test.", "198.19.0.1"),
+        ("other.db.test.", "127.0.0.1"),
+        ("db.test.other.", "127.0.0.1"),
+        ("test.", "127.0.0.1"),
+    ] {
+        assert_eq!(ask_connected(at, name).await, [answer], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_is_judged_on_every_port_that_a_rule_names() {
+    let stage = Stage::new(
+        "version: 1\nnet:\n  enabled: true\n  allow:\n    \
+         - {host: db.test, port: 5432, protocol: tcp}\n    \
+         - {host: web.test, port: 8443}\n    \
+         - {host: '*.below.test', port: 8444}\n",
+    );
+    let (_server, at) = start(&stage, SETTINGS).await;
+    let names = ["db.test.", "web.test.", "a.below.test.", "evil.test.", "a.db.test."];
+    for name in names {
+        ask_udp(at, &question(name, RecordType::A)).await;
+    }
+    let events = stage.events_of("dns").await;
+    let outcomes: Vec<_> = events.iter().map(|event| event["sluice.outcome"].clone()).collect();
+    assert_eq!(outcomes, ["relayed", "relayed", "relayed", "refused", "refused"]);
 }
 
 // ATTACKS D1: the same, seen from the other side.

@@ -20,13 +20,23 @@ pub(crate) enum Destinations<'c> {
     PerConnection(Arc<ConnectionContext>),
 }
 
+/// Where requests in the clear came in, and so what their heads must say.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ClearDoor {
+    /// Port 80. `Host` names the destination.
+    Captured,
+    /// A further port, which is the port of every destination.
+    CapturedPort(u16),
+    /// A target must be a whole URL.
+    Proxy,
+}
+
 /// A connection in the clear.
 #[derive(Debug)]
 pub(crate) struct ClearConnection<'c> {
     gateway: Arc<Gateway>,
     record: &'c mut ConnectionRecord,
-    /// Whether it came to the proxy, where a target must be a whole URL.
-    proxy: bool,
+    door: ClearDoor,
     /// Consecutive requests usually go to one place.
     last: Option<(u64, Arc<ConnectionContext>)>,
 }
@@ -35,14 +45,9 @@ impl<'c> Destinations<'c> {
     pub(crate) fn per_request(
         gateway: &Arc<Gateway>,
         record: &'c mut ConnectionRecord,
-        proxy: bool,
+        door: ClearDoor,
     ) -> Self {
-        Self::PerRequest(ClearConnection {
-            gateway: Arc::clone(gateway),
-            record,
-            proxy,
-            last: None,
-        })
+        Self::PerRequest(ClearConnection { gateway: Arc::clone(gateway), record, door, last: None })
     }
 
     pub(crate) fn gateway(&self) -> &Arc<Gateway> {
@@ -82,6 +87,25 @@ impl<'c> Destinations<'c> {
     }
 }
 
+impl ClearDoor {
+    fn destination(self, raw: &RawRequest<'_>) -> Result<(Scheme, Destination), Refusal> {
+        let only = match self {
+            Self::Captured | Self::Proxy => None,
+            Self::CapturedPort(port) => Some(port),
+        };
+        let usual = only.unwrap_or(Scheme::Http.default_port());
+        let (scheme, to) = request::destination(raw, usual)?;
+        match only {
+            // The client connected to one port and says that it means another.
+            Some(port) if to.port != port => {
+                let named = to.to_string();
+                Err(request::mismatch(&Destination { port, ..to }, format_args!("{named}")))
+            }
+            _ => Ok((scheme, to)),
+        }
+    }
+}
+
 impl ClearConnection<'_> {
     fn context(&mut self, raw: &RawRequest<'_>) -> Result<Arc<ConnectionContext>, Refusal> {
         if raw.method == b"CONNECT" {
@@ -92,11 +116,11 @@ impl ClearConnection<'_> {
             let context = ConnectionContext::new(refusal, gateway, Scheme::Http, to, record);
             return Ok(Arc::new(context));
         }
-        if self.proxy && raw.target.first() == Some(&b'/') {
+        if self.door == ClearDoor::Proxy && raw.target.first() == Some(&b'/') {
             let why = "this is a proxy; ask it for a whole URL, as in `GET http://example.com/`";
             return Err(Refusal::Malformed(why.to_owned()));
         }
-        let (scheme, to) = request::destination(raw)?;
+        let (scheme, to) = self.door.destination(raw)?;
         let generation = self.gateway.policy.load().generation;
         if let Some((under, last)) = &self.last
             && *under == generation

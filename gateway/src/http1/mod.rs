@@ -11,7 +11,7 @@ mod forward;
 mod serve;
 mod upgrade;
 
-pub(crate) use destinations::Destinations;
+pub(crate) use destinations::{ClearDoor, Destinations};
 pub(crate) use exchange::{
     ClientIo, ExchangeBuffers, ExchangeEnd, ExchangeError, MAX_INTERIM_ANSWERS, OutgoingRequest,
 };

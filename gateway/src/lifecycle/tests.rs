@@ -4,6 +4,7 @@
 mod agreed;
 mod bounded;
 mod counted;
+mod doors;
 mod ended;
 mod hostile;
 mod inside;

@@ -68,9 +68,11 @@ impl WayLabel {
         match self.0 {
             WayIn::CapturedHttp => "captured_http",
             WayIn::CapturedHttps => "captured_https",
+            WayIn::CapturedPort => "captured_port",
             WayIn::Dns => "dns",
             WayIn::Proxy => "proxy",
             WayIn::Socks5 => "socks5",
+            WayIn::Tcp => "tcp",
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Step 2 of 10: the destination of a connection.
 //!
 //! Comes after accept, before policy. A client names its destination in one of
-//! five ways: CONNECT, a whole URL, a SOCKS5 request, the name in a ClientHello,
-//! a `Host` header. Whichever it was, what comes out is one [`Destination`],
+//! six ways: CONNECT, a whole URL, a SOCKS5 request, the name in a ClientHello,
+//! a `Host` header, or the door of one host that it connects to. Whichever it was, what comes out is one [`Destination`],
 //! parsed once; everything after this step reads only that.
 //!
 //! Nothing has been decided yet, so nothing is answered here but refusals, and
@@ -22,6 +22,7 @@ use tokio::net::TcpStream;
 use tokio::time;
 
 use crate::gateway::Gateway;
+use crate::http1::ClearDoor;
 use crate::inbox::Inbox;
 use crate::listen::ListenerKind;
 use crate::refuse::Refusal;
@@ -31,7 +32,7 @@ use client_hello::{ClientHello, HelloError};
 #[derive(Debug)]
 pub(crate) enum Opening {
     /// Requests in the clear, each of which names its own destination.
-    Requests { proxy: bool, inbox: Inbox },
+    Requests { door: ClearDoor, inbox: Inbox },
     /// Everything on it is for one destination.
     Tunnel(TunnelOpening),
 }
@@ -51,6 +52,8 @@ pub(crate) struct TunnelOpening {
 pub(crate) enum OpenedBy {
     /// An HTTP response.
     Connect,
+    /// Nothing: the door it came in by says whom it means.
+    Door,
     /// Nothing: it was captured, and is in the middle of its handshake.
     Hello,
     /// A SOCKS reply.
@@ -78,14 +81,19 @@ pub(crate) enum OpeningReply {
 /// Reads what a connection asks for.
 pub(crate) async fn read(
     stream: &mut TcpStream,
-    kind: ListenerKind,
+    kind: &ListenerKind,
     gateway: &Gateway,
 ) -> Result<Opening, OpeningError> {
     let limit = gateway.limits.bounds().opening;
     match kind {
         // Its first head names the destination, and is read as every other.
-        ListenerKind::CapturedHttp => Ok(Opening::Requests { proxy: false, inbox: Inbox::new() }),
-        ListenerKind::CapturedHttps => captured(stream, limit).await.map(Opening::Tunnel),
+        ListenerKind::CapturedHttp => {
+            Ok(Opening::Requests { door: ClearDoor::Captured, inbox: Inbox::new() })
+        }
+        ListenerKind::CapturedHttps => captured(stream, HTTPS_PORT, None, limit).await,
+        ListenerKind::CapturedPort(port) => {
+            captured(stream, *port, Some(ClearDoor::CapturedPort(*port)), limit).await
+        }
         ListenerKind::Proxy => within(limit, proxy::read(stream, gateway)).await,
         ListenerKind::Socks => match socks::negotiate(stream, limit).await {
             Ok(to) => Ok(Opening::Tunnel(TunnelOpening {
@@ -98,29 +106,46 @@ pub(crate) async fn read(
                 Err(OpeningError { refusal: refused.into(), reply: OpeningReply::Nothing })
             }
         },
+        ListenerKind::Tcp(to) => Ok(Opening::Tunnel(TunnelOpening {
+            to: Destination::clone(to),
+            by: OpenedBy::Door,
+            inbox: Inbox::new(),
+            hello: None,
+        })),
     }
 }
 
-/// The destination of a captured TLS connection is the name in its ClientHello.
-async fn captured(stream: &mut TcpStream, limit: Duration) -> Result<TunnelOpening, OpeningError> {
+/// The destination of a captured TLS connection is the name in its ClientHello, and
+/// the port it came in by. What is not TLS is read as HTTP, where that is spoken.
+async fn captured(
+    stream: &mut TcpStream,
+    port: u16,
+    in_the_clear: Option<ClearDoor>,
+    limit: Duration,
+) -> Result<Opening, OpeningError> {
     let mut inbox = Inbox::new();
-    let hello = within(limit, async {
-        client_hello::read(stream, &mut inbox).await.map_err(OpeningError::from)
-    })
-    .await?;
+    let read = within(limit, async { Ok(client_hello::read(stream, &mut inbox).await) }).await?;
+    let hello = match (read, in_the_clear) {
+        (Ok(hello), _) => hello,
+        (Err(HelloError::NotTls), Some(door)) => return Ok(Opening::Requests { door, inbox }),
+        (Err(err), _) => return Err(err.into()),
+    };
     let Some(name) = &hello.server_name else {
         let reply = OpeningReply::Tls(client_hello::alert(client_hello::UNRECOGNIZED_NAME));
         return Err(OpeningError { refusal: Refusal::NoServerName, reply });
     };
     let to = match HostName::parse(name) {
-        Ok(name) => Destination { host: name.into(), port: 443 },
+        Ok(name) => Destination { host: name.into(), port },
         Err(err) => {
             let reply = OpeningReply::Tls(client_hello::alert(client_hello::UNRECOGNIZED_NAME));
             return Err(OpeningError { refusal: Refusal::BadName(err), reply });
         }
     };
-    Ok(TunnelOpening { to, by: OpenedBy::Hello, inbox, hello: Some(Box::new(hello)) })
+    let hello = Some(Box::new(hello));
+    Ok(Opening::Tunnel(TunnelOpening { to, by: OpenedBy::Hello, inbox, hello }))
 }
+
+const HTTPS_PORT: u16 = 443;
 
 impl TunnelOpening {
     /// The ClientHello, if the client speaks TLS; otherwise its first bytes are in

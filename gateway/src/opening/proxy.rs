@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use super::{OpenedBy, Opening, OpeningError, OpeningReply, TunnelOpening};
 use crate::gateway::Gateway;
-use crate::http1::take_head;
+use crate::http1::{ClearDoor, take_head};
 use crate::http1_codec::fields::KnownField;
 use crate::http1_codec::framing::{self, Framing};
 use crate::http1_codec::head::{HeadSearch, RequestHead};
@@ -26,7 +26,7 @@ pub(super) async fn read(
     if !inbox.filled().starts_with(b"CONNECT ") {
         // Left where it is: the loop that serves requests reads the first of
         // them like all the others.
-        return Ok(Opening::Requests { proxy: true, inbox });
+        return Ok(Opening::Requests { door: ClearDoor::Proxy, inbox });
     }
     let mut head = RequestHead::default();
     let to = take_head(&mut inbox, end, &mut head, &gateway.limits)

@@ -12,7 +12,7 @@ use crate::refuse::{Refusal, Reply};
 pub(crate) async fn confirm(stream: &mut TcpStream, by: OpenedBy) -> Result<(), Refusal> {
     let told = match by {
         OpenedBy::Connect => stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await,
-        OpenedBy::Hello => Ok(()),
+        OpenedBy::Door | OpenedBy::Hello => Ok(()),
         OpenedBy::Socks => socks::reply(stream, SocksReply::Succeeded).await,
     };
     told.map_err(|err| Refusal::ClientGone(err.to_string()))

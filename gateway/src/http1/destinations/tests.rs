@@ -29,7 +29,7 @@ fn asked<'h>(target: &'h str, headers: &'h Fields) -> RawRequest<'h> {
 fn shares_context(gateway: &Arc<Gateway>, first: &str, second: &str) -> bool {
     let client = ClientRecord::new(([127, 0, 0, 1], 9).into(), WayIn::Proxy);
     let mut record = ConnectionRecord::begin(gateway, client).unwrap();
-    let mut origin = Destinations::per_request(gateway, &mut record, true);
+    let mut origin = Destinations::per_request(gateway, &mut record, ClearDoor::Proxy);
     let headers = Fields::default();
     let [one, two] =
         [first, second].map(|target| origin.context(&asked(target, &headers)).unwrap());
@@ -56,7 +56,7 @@ async fn a_context_is_for_one_policy() {
     let stage = Stage::new(POLICY);
     let client = ClientRecord::new(([127, 0, 0, 1], 9).into(), WayIn::Proxy);
     let mut record = ConnectionRecord::begin(&stage.gateway, client).unwrap();
-    let mut origin = Destinations::per_request(&stage.gateway, &mut record, true);
+    let mut origin = Destinations::per_request(&stage.gateway, &mut record, ClearDoor::Proxy);
     let headers = Fields::default();
     let mut context = || origin.context(&asked("http://plain.test/", &headers)).unwrap();
     let before = context();

@@ -7,6 +7,7 @@ use tokio::io::{DuplexStream, ReadBuf, duplex};
 use tokio::time::timeout;
 
 use super::*;
+use crate::http1::ClearDoor;
 use crate::limits::Bounds;
 use crate::record::ConnectionRecord;
 use crate::testing::{ALLOWED_TEST, Stage};
@@ -18,7 +19,7 @@ async fn wait_for_head(stage: &Stage, io: &mut DuplexStream) -> Result<bool, Ref
     let gateway = &stage.gateway;
     let client = ClientRecord::new(([127, 0, 0, 1], 9).into(), WayIn::Proxy);
     let mut record = ConnectionRecord::begin(gateway, client).unwrap();
-    let source = Destinations::per_request(gateway, &mut record, true);
+    let source = Destinations::per_request(gateway, &mut record, ClearDoor::Proxy);
     let (mut deadlines, mut head) = (ExchangeDeadlines::new(gateway), RequestHead::default());
     let (mut inbox, mut buffers) = (Inbox::new(), ExchangeBuffers::new(0));
     next_head(io, &mut inbox, &mut head, &mut deadlines, &source, &mut buffers).await

@@ -111,7 +111,7 @@ async fn a_connection_that_never_says_what_it_wants_is_closed() {
     let bounds = Bounds { opening: Duration::from_millis(50), ..Bounds::default() };
     let world = World::with_bounds(ANY, bounds, |_| super::world::OK).await;
     for kind in [ListenerKind::Proxy, ListenerKind::CapturedHttps, ListenerKind::Socks] {
-        let mut stream = world.connect(kind).await;
+        let mut stream = world.connect(kind.clone()).await;
         assert_eq!(read_rest(&mut stream).await, "", "{kind:?}");
     }
     let mut stream = world.tunnel("plain.test:80").await;

@@ -1,4 +1,4 @@
-//! How many questions are answered in one second.
+//! How much of something is done in one second, and how much more was asked for.
 
 use std::time::Duration;
 
@@ -6,29 +6,29 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{self, Instant};
 
-/// Admits a number of questions a second, and counts the rest.
+/// Admits a number of things a second, and counts the rest.
 #[derive(Debug)]
-pub(super) struct QueryRateLimit {
+pub(crate) struct RateLimit {
     bound: u32,
-    state: Mutex<QueryRateState>,
+    state: Mutex<RateState>,
     rising: Notify,
 }
 
 #[derive(Debug)]
-struct QueryRateState {
+struct RateState {
     second_began: Instant,
     admitted: u32,
     dropped: u64,
 }
 
-impl QueryRateLimit {
-    pub(super) fn new(bound: u32) -> Self {
-        let state = QueryRateState { second_began: Instant::now(), admitted: 0, dropped: 0 };
+impl RateLimit {
+    pub(crate) fn new(bound: u32) -> Self {
+        let state = RateState { second_began: Instant::now(), admitted: 0, dropped: 0 };
         Self { bound, state: Mutex::new(state), rising: Notify::new() }
     }
 
     /// Whether one more fits into this second.
-    pub(super) fn admits(&self) -> bool {
+    pub(crate) fn admits(&self) -> bool {
         let mut state = self.state.lock();
         let now = Instant::now();
         if now.duration_since(state.second_began) >= SECOND {
@@ -46,7 +46,7 @@ impl QueryRateLimit {
 
     /// Waits until some were dropped, and a second longer, so that one number
     /// stands for a whole second's worth.
-    pub(super) async fn dropped(&self) -> u64 {
+    pub(crate) async fn dropped(&self) -> u64 {
         loop {
             self.rising.notified().await;
             time::sleep(SECOND).await;
@@ -65,8 +65,8 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn beyond_the_bound_questions_are_dropped_and_counted_once() {
-        let rate_limit = QueryRateLimit::new(3);
+    async fn beyond_the_bound_all_is_dropped_and_counted_once() {
+        let rate_limit = RateLimit::new(3);
         assert_eq!((0..10).filter(|_| rate_limit.admits()).count(), 3);
         assert_eq!(rate_limit.dropped().await, 7);
 
@@ -77,7 +77,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_dropped_while_one_waits_is_in_the_same_number() {
-        let rate_limit = QueryRateLimit::new(1);
+        let rate_limit = RateLimit::new(1);
         assert!(rate_limit.admits() && !rate_limit.admits());
         let meanwhile = async {
             time::sleep(SECOND / 2).await;
