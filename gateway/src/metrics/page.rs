@@ -44,7 +44,10 @@ const LABELS: &[(&str, &str)] = &[
         "the rule that decided, by its name, else by its place in the policy; `none`; `other` beyond the bound below",
     ),
     ("step", "`resolve`, `connect` or `tls`"),
-    ("way", "the listener: `captured_http`, `captured_https`, `dns`, `proxy`, `socks5`"),
+    (
+        "way",
+        "the listener: `captured_http`, `captured_https`, `captured_port`, `dns`, `proxy`, `socks5`, `tcp`",
+    ),
 ];
 
 const WORTH_AN_ALERT: &str = "
