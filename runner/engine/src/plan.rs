@@ -12,6 +12,7 @@ mod show;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use inside::launch::idmap::Swap;
 use jiff::Timestamp;
 use policies::{Attachment, FileGlob, MountMode, Policy, RelativePath, Workspace};
 pub use protocol::UserIds;
+use protocol::doors;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -149,6 +151,12 @@ pub enum PlanError {
     )]
     Attachment { backend: &'static str, wanted: Attachment, wanted_by: &'static str, why: String },
     #[error(
+        "the policy names {count} ports beside the usual ones, and a sandbox has at most {}; use \
+         fewer `port` and `tcp` rules",
+        doors::MAX_DOORS
+    )]
+    TooManyDoors { count: usize },
+    #[error(
         "{backend} cannot limit {limit} here: {why}; leave the limit out, or choose another backend"
     )]
     Unenforceable { backend: &'static str, limit: &'static str, why: String },
@@ -210,6 +218,9 @@ pub struct NetworkPlan {
     /// What the sandbox sees of it, and nothing else.
     pub interfaces: Word,
     pub ports: Ports,
+    /// Where it listens besides, because rules name ports.
+    #[serde(default)]
+    pub doors: DoorsPlan,
     /// Requests that no rule names pass and are recorded.
     pub observe: bool,
     /// Rules of the policy, for people.
@@ -228,6 +239,24 @@ pub struct Ports {
     pub https: u16,
     pub proxy: u16,
     pub socks: u16,
+}
+
+/// The doors that a policy's rules ask for beside the usual ones.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct DoorsPlan {
+    /// Where TLS and HTTP are captured.
+    pub ports: Vec<u16>,
+    /// Hosts of `tcp` rules, whose programs say no name.
+    pub hosts: Vec<HostDoorsPlan>,
+}
+
+/// A host that has an address of its own in the sandbox.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct HostDoorsPlan {
+    pub host: String,
+    /// Nobody else's for as long as the sandbox lives.
+    pub address: Ipv4Addr,
+    pub ports: Vec<u16>,
 }
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -259,11 +288,16 @@ pub fn plan(
         true => Some(attach(request, policy, abilities, &mut notes)?),
         false => None,
     };
+    let doors = match attach {
+        Some(attach) => doors(policy, attach, &mut notes)?,
+        None => DoorsPlan::default(),
+    };
     let network = attach.map(|attach| NetworkPlan {
         gateway: GATEWAY.into(),
         attach,
         interfaces: attach.interfaces().into(),
         ports: PORTS,
+        doors,
         observe: policy.net.mode == policies::Mode::Observe,
         rules: policy.rules().count(),
         trust: protocol::init::TRUST_KIT.into(),
@@ -373,6 +407,36 @@ fn attach(
         return Err(refused(policy.net.attach, "the policy", why));
     }
     Ok(chosen)
+}
+
+/// The doors that the policy's rules ask for.
+fn doors(
+    policy: &Policy,
+    attach: Attachment,
+    notes: &mut Vec<String>,
+) -> Result<DoorsPlan, PlanError> {
+    let wanted = policy.doors();
+    if wanted.count() > doors::MAX_DOORS {
+        return Err(PlanError::TooManyDoors { count: wanted.count() });
+    }
+    let mut planned = DoorsPlan { ports: wanted.ports, hosts: Vec::new() };
+    // Somebody else is there already, who speaks to programs that know proxies.
+    planned.ports.retain(|port| !doors::FIXED_PORTS.contains(port));
+    for (index, named) in (0..).zip(wanted.tcp) {
+        let address = doors::named(index);
+        let host = named.host.to_string();
+        planned.hosts.push(HostDoorsPlan { host, address, ports: named.ports });
+    }
+    if attach == Attachment::Network && !planned.hosts.is_empty() {
+        let hosts: Vec<&str> = planned.hosts.iter().map(|named| &*named.host).collect();
+        notes.push(format!(
+            "programs that know no proxy cannot reach {}: a `tcp` rule's host has an address of \
+             its own only in a sandbox that is attached by sockets",
+            hosts.join(", ")
+        ));
+        planned.hosts.clear();
+    }
+    Ok(planned)
 }
 
 /// The limits that this backend cannot keep: an error where the policy sets one,

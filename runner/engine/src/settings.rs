@@ -1,18 +1,17 @@
 //! What the gateway of a run is told: its settings, and the policy as it was read.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
 
 use policies::{Registries, RegistryUrl};
 use protocol::settings::{
-    CaPlace, DnsAnswers, GatewaySettings, LimitSettings, ListenSettings, RegistryUrls, RootFiles,
-    RunOrigin, Topology, UpstreamPlaces,
+    CaPlace, DnsAnswers, GatewaySettings, LimitSettings, ListenSettings, PortDoor, RegistryUrls,
+    RootFiles, RunOrigin, TcpDoor, Topology, UpstreamPlaces,
 };
 
 use crate::backend::{ContentFiles, ListenerSource, Network};
-use crate::plan::{NetworkPlan, Origin, Plan, Ports, UserIds};
+use crate::plan::{HostDoorsPlan, NetworkPlan, Origin, Plan, UserIds};
 pub use crate::spec::{GatewayPolicy, Upstream};
 
 /// Everything that the gateway reads: its settings, the policy, and the CA certificates by
@@ -26,7 +25,7 @@ pub fn gateway_files(
     upstream: &Upstream,
     roots: ContentFiles,
 ) -> ContentFiles {
-    let (topology, listen, dns) = listeners(&planned.ports, network);
+    let (topology, listen, dns) = listeners(planned, network);
     let settings = GatewaySettings {
         run: plan.run.to_string(),
         policy: policy.path.display().to_string(),
@@ -70,9 +69,18 @@ fn origin(origin: &Origin) -> RunOrigin {
 }
 
 /// What it stands between, where it listens, and what it answers to names.
-fn listeners(ports: &Ports, network: &Network) -> (Topology, ListenSettings, Option<DnsAnswers>) {
+fn listeners(
+    planned: &NetworkPlan,
+    network: &Network,
+) -> (Topology, ListenSettings, Option<DnsAnswers>) {
+    let NetworkPlan { ports, doors, .. } = planned;
     let at = network.gateway;
     let listen = |place: &dyn Fn(&str, u16) -> String| ListenSettings {
+        ports: doors
+            .ports
+            .iter()
+            .map(|port| PortDoor { port: *port, at: place(&door_of_port(*port), *port) })
+            .collect(),
         proxy: place("proxy", ports.proxy),
         socks: place("socks", ports.socks),
         http: place("http", ports.http),
@@ -86,11 +94,46 @@ fn listeners(ports: &Ports, network: &Network) -> (Topology, ListenSettings, Opt
         }
         // Sockets that it is handed listen on every address, so it is told its own.
         ListenerSource::Inherited => {
-            let dns = Some(DnsAnswers { answer: at, hosts: BTreeMap::new() });
-            (Topology::Host, listen(&|name, _| format!("fd:{name}")), dns)
+            let hosts = doors.hosts.iter().map(|named| (named.host.clone(), named.address));
+            let dns = Some(DnsAnswers { answer: at, hosts: hosts.collect() });
+            let mut listen = listen(&|name, _| format!("fd:{name}"));
+            listen.tcp = doors
+                .hosts
+                .iter()
+                .flat_map(|named| own_ports(named).map(move |port| (named, port)))
+                .map(|(named, port)| TcpDoor {
+                    host: named.host.clone(),
+                    port,
+                    at: format!("fd:{}", door_of_host(named, port)),
+                })
+                .collect();
+            listen.unanswered = Some(format!("fd:{UNANSWERED}"));
+            (Topology::Host, listen, dns)
         }
     }
 }
+
+/// What the socket of a further port is called.
+pub(crate) fn door_of_port(port: u16) -> String {
+    format!("port-{port}")
+}
+
+/// What the socket of a host is called.
+pub(crate) fn door_of_host(named: &HostDoorsPlan, port: u16) -> String {
+    format!("tcp-{}-{port}", named.address)
+}
+
+/// The ports of a host that have sockets of their own. Those that are listened on at every
+/// address tell it by the address.
+pub(crate) fn own_ports(named: &HostDoorsPlan) -> impl Iterator<Item = u16> {
+    named.ports.iter().copied().filter(|port| !EVERYWHERE.contains(port))
+}
+
+/// Names, HTTP and TLS are answered at every address.
+const EVERYWHERE: [u16; 3] = [53, 80, 443];
+
+/// What the socket is called that sees what nobody answers.
+pub(crate) const UNANSWERED: &str = "unanswered";
 
 fn registries(known: &Registries) -> RegistryUrls {
     let list = |urls: &[RegistryUrl]| urls.iter().map(ToString::to_string).collect();
@@ -154,6 +197,7 @@ mod tests {
         attach: policies::Attachment::Network,
         interfaces: std::borrow::Cow::Borrowed("lo"),
         ports: crate::plan::Ports { dns: 53, http: 80, https: 443, proxy: 3128, socks: 1080 },
+        doors: crate::plan::DoorsPlan { ports: Vec::new(), hosts: Vec::new() },
         observe: true,
         rules: 0,
         trust: std::borrow::Cow::Borrowed("/etc/sluice/ca"),

@@ -5,10 +5,12 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use protocol::doors::GATEWAY;
 use protocol::launcher::{DoorsSpec, LauncherMessage, ListenerSpec, SocketKind};
 
 use super::launcher::Launcher;
 use crate::plan::{NetworkPlan, Ports};
+use crate::settings::{UNANSWERED, door_of_host, door_of_port, own_ports};
 
 /// The sockets, and what the gateway's settings call them.
 #[derive(Debug, Default)]
@@ -56,25 +58,35 @@ impl Doors {
 }
 
 /// Everything the gateway listens on, in the order in which it is opened.
+///
+/// Names, HTTP and TLS at every address, since a program may have its own idea of where a
+/// host is. The rest at the gateway's own address, and at those of hosts that have one:
+/// what a sandbox serves on loopback is not in the way.
 pub(in crate::backend) fn listeners(network: &NetworkPlan) -> Vec<ListenerSpec> {
     let Ports { dns, http, https, proxy, socks } = network.ports;
-    let everywhere = |name: &str, port, kind| ListenerSpec {
+    let listener = |name: &str, address, port, kind| ListenerSpec {
         name: name.to_owned(),
-        address: Ipv4Addr::UNSPECIFIED,
+        address,
         port,
         kind,
     };
-    vec![
-        everywhere("dns", dns, SocketKind::Udp),
-        everywhere("dns", dns, SocketKind::Tcp),
-        everywhere("http", http, SocketKind::Tcp),
-        everywhere("https", https, SocketKind::Tcp),
-        everywhere("proxy", proxy, SocketKind::Tcp),
-        everywhere("socks", socks, SocketKind::Tcp),
-    ]
+    let everywhere = Ipv4Addr::UNSPECIFIED;
+    let mut listeners = vec![
+        listener("dns", everywhere, dns, SocketKind::Udp),
+        listener("dns", everywhere, dns, SocketKind::Tcp),
+        listener("http", everywhere, http, SocketKind::Tcp),
+        listener("https", everywhere, https, SocketKind::Tcp),
+        listener("proxy", GATEWAY, proxy, SocketKind::Tcp),
+        listener("socks", GATEWAY, socks, SocketKind::Tcp),
+        listener(UNANSWERED, everywhere, 0, SocketKind::Packets),
+    ];
+    for port in &network.doors.ports {
+        listeners.push(listener(&door_of_port(*port), GATEWAY, *port, SocketKind::Tcp));
+    }
+    for named in &network.doors.hosts {
+        listeners.extend(own_ports(named).map(|port| {
+            listener(&door_of_host(named, port), named.address, port, SocketKind::Tcp)
+        }));
+    }
+    listeners
 }
-
-/// What every name is answered with. Any address would do, since all lead to the
-/// gateway; this one is set aside for tests of networks (RFC 2544), so no program
-/// has a reason to avoid it.
-pub(in crate::backend) const GATEWAY: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);

@@ -208,8 +208,8 @@ impl Network {
     fn of_doors(run: &RunId) -> Self {
         Self {
             name: engine::labels::RunNames::of(run).sandbox,
-            gateway: doors::GATEWAY,
-            sandbox: doors::GATEWAY,
+            gateway: protocol::doors::GATEWAY,
+            sandbox: protocol::doors::OWN,
             listeners: ListenerSource::Inherited,
         }
     }

@@ -9,9 +9,10 @@
 
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
 
+use protocol::doors;
 use protocol::launcher::{ListenerSpec, SocketKind};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, listen, recv, send,
@@ -111,7 +112,7 @@ fn an_address() -> Vec<u8> {
     for kind in [ADDRESS, ADDRESS_LOCAL] {
         body.extend(8_u16.to_ne_bytes());
         body.extend(kind.to_ne_bytes());
-        body.extend(OWN_ADDRESS.octets());
+        body.extend(doors::OWN.octets());
     }
     message(NEW_ADDRESS, CREATE, &body)
 }
@@ -137,8 +138,6 @@ fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
     message
 }
 
-/// From the range that is set aside for tests of networks, as the gateway's own.
-pub(super) const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 255, 1);
 const BACKLOG: i32 = 4096;
 
 // From `linux/netlink.h`, `linux/rtnetlink.h` and `linux/if.h`.

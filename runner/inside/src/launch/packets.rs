@@ -13,7 +13,7 @@ use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
-use super::network::OWN_ADDRESS;
+use protocol::doors::OWN;
 
 /// Opens one for the device with this number.
 pub(super) fn open(device: u32) -> io::Result<OwnedFd> {
@@ -63,7 +63,7 @@ fn set<T>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Result<()
 
 /// The filter, over an IPv4 packet from its first byte on.
 fn program() -> Vec<libc::sock_filter> {
-    let own = u32::from_be_bytes(OWN_ADDRESS.octets());
+    let own = u32::from_be_bytes(OWN.octets());
     // Where each jump leads, counted from the instruction after it.
     vec![
         /*  0 */ load(WORD, 16), // whereto
@@ -199,7 +199,7 @@ mod tests {
     fn what_a_sandbox_says_to_itself_is_not_seen() {
         assert!(!passes(&tcp([127, 0, 0, 1], 0x02)));
         assert!(!passes(&tcp([127, 9, 9, 9], 0x02)));
-        assert!(!passes(&tcp(OWN_ADDRESS.octets(), 0x02)));
+        assert!(!passes(&tcp(OWN.octets(), 0x02)));
     }
 
     #[test]
