@@ -10,6 +10,7 @@ mod after_work;
 mod at_once;
 mod automatic;
 mod delegated;
+mod doors;
 mod ends;
 mod leftovers;
 mod library;

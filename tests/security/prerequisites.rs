@@ -5,7 +5,10 @@
 //! one that changes what is asked for. So nothing in the product knows of this,
 //! and what refuses is the measurement from inside.
 
+use std::process::Command;
+
 use serde_json::{Value, json};
+use tests::CommandDeadline as _;
 use tests::boxes::{Person, Programs};
 use tests::lying_engine::{Lie, LyingEngine};
 
@@ -24,7 +27,21 @@ fn person() -> Option<Person> {
 /// A run through an engine that tells this lie must not start, and say why.
 #[track_caller]
 fn refuses(what: &str, lie: Lie) {
-    let Some(mut person) = person() else { return };
+    if let Some(person) = person() {
+        refuses_to(person, what, lie);
+    }
+}
+
+/// The same, of somebody whose sandboxes have a network of their own.
+#[track_caller]
+fn refuses_on_a_network(what: &str, lie: Lie) {
+    if let Some(person) = person() {
+        refuses_to(person.attached_by("network"), what, lie);
+    }
+}
+
+#[track_caller]
+fn refuses_to(mut person: Person, what: &str, lie: Lie) {
     let engine = LyingEngine::start(lie);
     person.set("DOCKER_HOST", &engine.address());
     let policy = person.policy(NETWORK);
@@ -41,6 +58,12 @@ macro_rules! refused {
         #[test]
         fn $claim() {
             refuses($what, $lie);
+        }
+    };
+    (on a network: $claim:ident, $what:expr, $lie:expr) => {
+        #[test]
+        fn $claim() {
+            refuses_on_a_network($what, $lie);
         }
     };
 }
@@ -146,7 +169,7 @@ refused!(
     })
 );
 refused!(
-    on_the_hosts_network,
+    on a network: on_the_hosts_network,
     "one network",
     Lie::Sandbox(|wanted| {
         host_config(wanted)["NetworkMode"] = json!("host");
@@ -157,7 +180,7 @@ refused!(
     })
 );
 refused!(
-    on_a_network_where_the_host_has_an_address,
+    on a network: on_a_network_where_the_host_has_an_address,
     "nobody at the next hop",
     Lie::Network(|wanted| {
         let options = wanted["Options"].as_object_mut().unwrap();
@@ -165,7 +188,7 @@ refused!(
     })
 );
 refused!(
-    on_a_network_that_is_not_internal,
+    on a network: on_a_network_that_is_not_internal,
     "nobody at the next hop",
     Lie::Network(|wanted| {
         wanted["Internal"] = json!(false);
@@ -173,9 +196,45 @@ refused!(
     })
 );
 refused!(
-    with_the_hosts_name_servers,
+    on a network: with_the_hosts_name_servers,
     "names lead to the gateway",
     Lie::Sandbox(|wanted| {
         host_config(wanted)["Dns"] = json!(["192.0.2.53"]);
     })
 );
+
+/// Without a network, doors are opened where the engine says that the sandbox is. They must
+/// not be opened anywhere else: the machine's own network would end there.
+#[test]
+fn no_doors_are_opened_in_a_network_that_is_somebody_elses() {
+    for (said, lie) in [
+        (
+            "it is the network that this process is in",
+            Lie::Sandbox(|wanted| {
+                host_config(wanted)["NetworkMode"] = json!("host");
+                host_config(wanted)["Sysctls"] = json!({});
+                host_config(wanted)["ExtraHosts"] = json!([]);
+                wanted["Hostname"] = json!("");
+            }),
+        ),
+        (
+            "and not loopback alone",
+            Lie::Sandbox(|wanted| host_config(wanted)["NetworkMode"] = json!("bridge")),
+        ),
+    ] {
+        let Some(mut person) = person() else { return };
+        if person.has_network() {
+            return;
+        }
+        let engine = LyingEngine::start(lie);
+        person.set("DOCKER_HOST", &engine.address());
+        let policy = person.policy(NETWORK);
+        let ran = person.shell(&["--policy", &policy], "echo the command ran");
+        assert_eq!((ran.code, ran.stdout.as_str()), (125, ""), "{}", ran.stderr);
+        assert!(ran.stderr.contains(said), "{}", ran.stderr);
+        assert_eq!(person.left_of(ran.run()), "");
+        let routes = Command::new("ip").args(["route", "show", "table", "local"]).output_in_time();
+        let routes = String::from_utf8(routes.unwrap().stdout).unwrap();
+        assert!(!routes.contains("local default") && !routes.contains("local 0.0.0.0/0"));
+    }
+}

@@ -63,12 +63,19 @@ fn every_address_is_the_gateway_and_every_other_port_is_closed() {
     for person in people() {
         let policy = person.policy(NETWORK);
         let script = "for at in 93.184.216.34:443 169.254.169.254:80 10.1.2.3:3128 1.1.1.1:853 \
-                      8.8.8.8:22 100.100.100.200:8080; do \
+                      8.8.8.8:22 100.100.100.200:8080 198.18.0.1:3128 198.18.0.1:1080; do \
                       nc -w 2 ${at%:*} ${at#*:} </dev/null >/dev/null 2>&1 && echo $at; done; true";
         let ran = person.shell(&["--policy", &policy], script);
         let reached: Vec<&str> = ran.stdout.lines().collect();
-        let gateway = ["93.184.216.34:443", "169.254.169.254:80", "10.1.2.3:3128"];
+        // Proxies are where the gateway is: an address of somebody else's is refused there.
+        let gateway =
+            ["93.184.216.34:443", "169.254.169.254:80", "198.18.0.1:3128", "198.18.0.1:1080"];
         assert_eq!(reached, gateway, "{}", ran.stderr);
+        let log = fs::read_to_string(person.evidence().unwrap().join("audit.jsonl")).unwrap();
+        for refused in ["10.1.2.3", "1.1.1.1", "8.8.8.8", "100.100.100.200"] {
+            let line = log.lines().find(|line| line.contains(refused)).unwrap_or(refused);
+            assert!(line.contains("no_door"), "{line}");
+        }
     }
 }
 

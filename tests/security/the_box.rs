@@ -24,6 +24,13 @@ pub(crate) fn person() -> Option<Person> {
     Person::with_docker(PROGRAMS)
 }
 
+/// Somebody whose sandboxes have nothing but doors, and somebody whose sandboxes have a
+/// network of their own: what a network made necessary must hold without one too.
+fn people() -> Vec<Person> {
+    let on_a_network = person().map(|person| person.attached_by("network"));
+    person().into_iter().chain(on_a_network).collect()
+}
+
 /// Every IPv4 address of this machine but loopback.
 fn own_addresses() -> Vec<Ipv4Addr> {
     let output = Command::new("ip").args(["-4", "-o", "addr"]).output_in_time().unwrap();
@@ -45,9 +52,14 @@ fn knocking(at: &[(String, u16)]) -> String {
 
 #[test]
 fn no_service_of_the_host_answers_on_any_of_its_addresses() {
-    let Some(person) = person() else { return };
-    let policy = person.policy(NETWORK);
-    assert_eq!(person.shell(&["--policy", &policy], "true").code, 0, "makes every network");
+    let people = people();
+    if people.is_empty() {
+        return;
+    }
+    for person in &people {
+        let policy = person.policy(NETWORK);
+        assert_eq!(person.shell(&["--policy", &policy], "true").code, 0, "makes every network");
+    }
     let service = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = service.local_addr().unwrap().port();
     // Whoever comes is let in and shown out, until the test has ended.
@@ -64,13 +76,17 @@ fn no_service_of_the_host_answers_on_any_of_its_addresses() {
          [ -n \"$gw\" ] && nc -w 2 $gw {port} </dev/null >/dev/null 2>&1 && echo open $gw; {}",
         knocking(&doors)
     );
-    let ran = person.shell(&["--policy", &policy], &own);
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, "done\n"), "{}", ran.stderr);
+    for person in people {
+        let policy = person.policy(NETWORK);
+        let ran = person.shell(&["--policy", &policy], &own);
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, "done\n"), "{}", ran.stderr);
+    }
 }
 
 #[test]
 fn other_sandboxes_and_their_gateways_are_out_of_reach() {
     let (Some(person), Some(other)) = (person(), person()) else { return };
+    let (person, other) = (person.attached_by("network"), other.attached_by("network"));
     let policy = person.policy(NETWORK);
     let script = "echo started; nc -l -p 8000 -e echo hello; sleep 60";
     let running = other.start_shell(&["--policy", &other.policy(NETWORK)], script);
@@ -88,25 +104,45 @@ fn other_sandboxes_and_their_gateways_are_out_of_reach() {
     let doors = [(sandbox, 8000), (gateway.clone(), 3128), (gateway, 80)];
     let ran = person.shell(&["--policy", &policy], &knocking(&doors));
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "done\n"), "{}", ran.stderr);
+    // Where every address is a door, it is one of this sandbox's own gateway, which refuses.
+    let Some(person) = self::person().filter(|person| !person.has_network()) else { return };
+    let policy = person.policy(NETWORK);
+    let [(sandbox, _), (gateway, _), _] = &doors;
+    let asking =
+        format!("printf 'GET / HTTP/1.0\\r\\nHost: x.test\\r\\n\\r\\n' | nc -w 3 {gateway} 80");
+    let script = format!("{}; {asking} | head -1", knocking(&doors[..1]));
+    let ran = person.shell(&["--policy", &policy], &script);
+    assert_eq!(ran.stdout, "done\nHTTP/1.1 403 Refused by policy (no_rule)\r\n", "{}", ran.stderr);
+    for refused in [format!("{sandbox} (1, no_door)"), "x.test (1, no_rule)".to_owned()] {
+        assert!(ran.stderr.contains(&refused), "{refused}: {}", ran.stderr);
+    }
 }
 
 #[test]
 fn metadata_services_and_the_engine_are_out_of_reach() {
-    let Some(person) = person() else { return };
-    let policy = person.policy(NETWORK);
-    let doors = [("169.254.169.254".to_owned(), 80), ("100.100.100.200".to_owned(), 80)];
-    let script = format!(
-        "ls /var/run/docker.sock /run/docker.sock /run/containerd 2>/dev/null; {}",
-        knocking(&doors)
-    );
-    let ran = person.shell(&["--policy", &policy], &script);
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, "done\n"), "{}", ran.stderr);
+    for person in people() {
+        let policy = person.policy(NETWORK);
+        let script = "ls /var/run/docker.sock /run/docker.sock /run/containerd 2>/dev/null
+            for at in 169.254.169.254 100.100.100.200; do
+                printf 'GET /latest/meta-data/ HTTP/1.0\\r\\nHost: %s\\r\\n\\r\\n' $at |
+                    nc -w 3 $at 80 2>/dev/null | head -1
+            done; echo done";
+        let ran = person.shell(&["--policy", &policy], script);
+        // Where every address is a door, an address without a name is refused and recorded.
+        let refused = "HTTP/1.1 403 Refused by policy (no_rule)\r\nHTTP/1.1 403 Refused by policy (no_rule)\r\ndone\n";
+        let said = if person.has_network() { "done\n" } else { refused };
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, said), "{}", ran.stderr);
+        let recorded = ran.stderr.contains("100.100.100.200 (1, no_rule), 169.254.169.254 (1");
+        assert_eq!(recorded, !person.has_network(), "{}", ran.stderr);
+    }
 }
 
 #[test]
 fn no_name_leaves_and_every_name_is_the_gateway() {
-    let Some(person) = person() else { return };
-    let policy = person.policy(NETWORK);
+    let people = people();
+    if people.is_empty() {
+        return;
+    }
     // A name server on the host, which a plain container could ask.
     let server = UdpSocket::bind("0.0.0.0:0").unwrap();
     server.set_nonblocking(true).unwrap();
@@ -123,13 +159,17 @@ fn no_name_leaves_and_every_name_is_the_gateway() {
     while server.recv_from(&mut heard).is_ok() {}
 
     let script = format!(
-        "{everywhere} nslookup leak.example 2>/dev/null | grep -c \"$(grep gateway.sluice /etc/hosts | cut -f1)\"; \
-         timeout 3 nslookup leak.example 192.0.2.53 2>/dev/null | grep -c Name; true"
+        "{everywhere} gateway=$(grep gateway.sluice /etc/hosts | cut -f1)
+         nslookup leak.example 2>/dev/null | grep -c \"$gateway\"
+         timeout 3 nslookup leak.example 192.0.2.53 2>/dev/null | grep ^Address | grep -v 192.0.2.53 | grep -v \"$gateway\" | grep -c .; true"
     );
-    let ran = person.shell(&["--policy", &policy], &script);
-    let counts: Vec<&str> = ran.stdout.lines().collect();
-    assert!(matches!(counts[..], [known, "0"] if known != "0"), "{ran:?}");
-    assert!(server.recv_from(&mut heard).is_err(), "a sandbox reached the host's name server");
+    for person in people {
+        let policy = person.policy(NETWORK);
+        let ran = person.shell(&["--policy", &policy], &script);
+        let counts: Vec<&str> = ran.stdout.lines().collect();
+        assert!(matches!(counts[..], [known, "0"] if known != "0"), "{ran:?}");
+        assert!(server.recv_from(&mut heard).is_err(), "a sandbox reached the host's name server");
+    }
 }
 
 #[test]

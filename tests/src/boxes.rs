@@ -76,12 +76,6 @@ pub struct Running {
     home: PathBuf,
 }
 
-/// How sandboxes of engines are attached in this run of the tests, where that is not as
-/// they choose by themselves: `SLUICE_TEST_ATTACH`.
-fn attachment() -> Option<String> {
-    std::env::var("SLUICE_TEST_ATTACH").ok().filter(|way| !way.is_empty())
-}
-
 impl Person {
     /// Somebody on each backend that this machine has.
     pub fn everywhere(programs: Programs) -> Vec<Self> {
@@ -230,11 +224,26 @@ impl Person {
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
+    /// The same person, whose sandboxes are attached to their gateways like this, whatever
+    /// the tests are run with.
+    pub fn attached_by(mut self, way: &str) -> Self {
+        self.set("SLUICE_ATTACH", way);
+        self
+    }
+
+    /// How this person's sandboxes are attached to their gateways, where that is not as
+    /// they choose by themselves: for all tests at once, `SLUICE_TEST_ATTACH` says it.
+    fn attachment(&self) -> Option<String> {
+        let own = self.variables.iter().find(|(name, _)| name == "SLUICE_ATTACH");
+        let own = own.map(|(_, way)| way.clone());
+        own.or_else(|| std::env::var("SLUICE_TEST_ATTACH").ok()).filter(|way| !way.is_empty())
+    }
+
     /// Whether this person's sandboxes have a network of their own, and not doors alone.
     pub fn has_network(&self) -> bool {
         match self.backend {
             BackendKind::Docker | BackendKind::Podman => {
-                attachment().is_some_and(|way| way == "network")
+                self.attachment().is_some_and(|way| way == "network")
             }
             BackendKind::DockerGroup => true,
             BackendKind::Namespaces | BackendKind::Unprivileged => false,
@@ -387,7 +396,8 @@ impl Person {
                 .env("SLUICE_BACKEND", "namespaces")
                 .env("SLUICE_IMAGE", unpacked().unwrap_or_default()),
         };
-        if let (BackendKind::Docker | BackendKind::Podman, Some(way)) = (self.backend, attachment())
+        if let (BackendKind::Docker | BackendKind::Podman, Some(way)) =
+            (self.backend, self.attachment())
         {
             command.env("SLUICE_ATTACH", way);
         }

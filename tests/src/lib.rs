@@ -26,6 +26,7 @@ pub mod evidence;
 pub mod line;
 pub mod lying_engine;
 pub mod memory;
+pub mod postgres;
 pub mod reply;
 pub mod resolver;
 mod running;

@@ -15,7 +15,7 @@ pub fn image() -> Option<&'static str> {
 }
 
 fn make_image() -> Option<String> {
-    let name = "sluice-test/busybox:2";
+    let name = "sluice-test/busybox:3";
     if !docker(&["images", "-q", name]).is_empty() {
         return Some(name.to_owned());
     }
@@ -33,7 +33,7 @@ pub fn unpacked() -> Option<&'static str> {
 }
 
 fn unpack() -> Option<String> {
-    let path = std::env::temp_dir().join("sluice-test-busybox-1").display().to_string();
+    let path = std::env::temp_dir().join("sluice-test-busybox-2").display().to_string();
     follow(&format!(
         "set -eu; umask 022; [ ! -d {path} ] || exit 0
          new=$(mktemp -d {path}.XXXXXX); chmod 755 \"$new\"; cd \"$new\"; {FILL}
@@ -42,10 +42,17 @@ fn unpack() -> Option<String> {
     Some(path)
 }
 
-/// Fills the directory one is in.
+/// Fills the directory one is in: busybox, and PostgreSQL's own client with its libraries.
 pub(super) const FILL: &str = "mkdir bin etc tmp home
     cp \"$(command -v busybox)\" bin/busybox
-    for name in $(bin/busybox --list); do [ $name = busybox ] || ln -s busybox bin/$name; done";
+    for name in $(bin/busybox --list); do [ $name = busybox ] || ln -s busybox bin/$name; done
+    for psql in /usr/lib/postgresql/*/bin/psql; do
+        [ -x \"$psql\" ] || continue
+        cp \"$psql\" bin/psql
+        for library in $(ldd bin/psql | grep -o '/[^ ]*'); do
+            mkdir -p \".${library%/*}\"; cp -L \"$library\" \".$library\"
+        done
+    done";
 
 fn follow(recipe: &str) -> Option<()> {
     if !is_installed("busybox") {

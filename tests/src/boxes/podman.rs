@@ -151,4 +151,4 @@ fn import(user: &User) -> bool {
     true
 }
 
-const IMAGE: &str = "localhost/sluice-test/busybox:2";
+const IMAGE: &str = "localhost/sluice-test/busybox:3";

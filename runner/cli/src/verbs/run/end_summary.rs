@@ -57,11 +57,12 @@ fn told(
         line.push_str(&and_then(&next));
         return vec![line];
     };
-    if traffic.requests > 0 || traffic.refused > 0 {
+    let hosts = hosts.unwrap_or_default();
+    let is_idle = traffic.requests == 0 && traffic.refused == 0 && hosts.is_empty();
+    if !is_idle {
         next.push("audit show");
     }
     let mut lines = vec![ended.to_owned()];
-    let hosts = hosts.unwrap_or_default();
     for (word, count) in
         [("allowed", (|it| it.allowed) as fn(&HostTotals) -> u64), ("failed", |it| it.failed)]
     {
@@ -76,9 +77,9 @@ fn told(
         format!("{} ({}{why})", Printable(&it.host), it.refused)
     });
     lines.extend(listed("refused", refused));
-    let mut line = match traffic.requests {
-        0 if traffic.refused == 0 => "nothing was asked of the network".to_owned(),
-        _ => {
+    let mut line = match is_idle {
+        true => "nothing was asked of the network".to_owned(),
+        false => {
             format!("sent {}, received {}", short_size(traffic.sent), short_size(traffic.received))
         }
     };
@@ -151,6 +152,11 @@ mod tests {
             run 20261116-031045-7f3a2b exited with code 0 after 3.2s
             6 requests, 2 refused, sent 2.0KiB, received 4.7MiB; next: `sluice audit show last`"#]]
         .assert_eq(&shown(Some(traffic), None, None));
+        expect![[r#"
+            run 20261116-031045-7f3a2b exited with code 0 after 3.2s
+            refused 192.0.2.7 (2, no_rule)
+            sent 0B, received 0B; next: `sluice audit show last`"#]]
+        .assert_eq(&shown(Some(Traffic::default()), Some(&[host("192.0.2.7", 0, 2)]), None));
     }
 
     #[test]
