@@ -7,6 +7,7 @@ pub mod control;
 pub mod doors;
 pub mod init;
 pub mod launcher;
+pub mod relay;
 pub mod settings;
 pub mod spool;
 
