@@ -80,6 +80,7 @@ fn every_fuzz_target_has_a_body_that_ordinary_tests_run() {
         ("audit", "audit"),
         ("cli", "runner/cli"),
         ("gateway", "gateway"),
+        ("inside", "runner/inside"),
         ("policies", "policies"),
     ];
     let bodies = crates.map(|(name, folder)| (name, read(format!("{folder}/src/fuzzing.rs"))));

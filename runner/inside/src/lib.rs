@@ -6,12 +6,15 @@
 //! - `sluice-probe` ([`probe`]) tries to get out of one, and is mounted only into
 //!   sandboxes that are there to be tried.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod init;
 pub mod launch;
 pub mod names;
 pub mod passing;
 pub mod probe;
 pub mod process_tree;
+mod relay;
 pub mod seccomp;
 #[cfg(test)]
 #[path = "../../../tests/src/skip.rs"]
