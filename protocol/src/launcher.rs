@@ -55,6 +55,19 @@ pub struct DoorsSpec {
     pub listeners: Vec<ListenerSpec>,
 }
 
+/// The order for `sluice-launch relay`: a network that is a twin of a sandbox's, in
+/// which the gateway's sockets are opened and the sandbox's connections are made again.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct RelaySpec {
+    /// At the addresses and ports of the sandbox's doors.
+    pub listeners: Vec<ListenerSpec>,
+    /// Whom it becomes when we are root.
+    pub user: u32,
+    pub group: u32,
+    /// Goes on when the runner is gone.
+    pub session: bool,
+}
+
 /// The second line: the sandbox.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct SandboxSpec {
@@ -189,9 +202,13 @@ pub enum LauncherMessage {
     },
 }
 
-/// From the runner, once the sandbox runs.
+/// From the runner, later.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LauncherCommand {
+    /// End the sandbox. Once it runs.
     Kill,
+    /// Serve the channel that comes with this line ([`crate::relay`]). Once, after
+    /// [`LauncherMessage::ListenersOpened`] of a relay.
+    Relay,
 }

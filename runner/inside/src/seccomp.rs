@@ -114,6 +114,25 @@ pub fn for_compiler() -> Value {
     })
 }
 
+/// What the end of a relay on the host may, for `seccompiler`: [`RELAY_PROGRAM`] by
+/// name. It connects, moves bytes and waits; it opens no file, starts nobody and
+/// signals nobody.
+pub fn relay_for_compiler() -> Value {
+    let always = RELAY.split_whitespace().map(|name| json!({ "syscall": name }));
+    let family = json!({ "index": 0, "type": "dword", "op": "eq", "val": AF_INET });
+    let only = [json!({ "syscall": "socket", "args": [family] })];
+    json!({
+        (RELAY_PROGRAM): {
+            "mismatch_action": { "errno": EPERM },
+            "match_action": "allow",
+            "filter": always.chain(only).collect::<Vec<_>>(),
+        },
+    })
+}
+
+/// What its list is called.
+pub const RELAY_PROGRAM: &str = "relay";
+
 /// In the order they are put in force: of two refusals the later one is told.
 pub const PROGRAMS: [&str; 2] = ["allowed", "unknown"];
 
@@ -190,6 +209,14 @@ const GATEWAY: &str = "
     select sendfile sendmmsg sendmsg sendto set_robust_list set_tid_address setgid setgroups
     setrlimit setsockopt setuid shutdown sigaltstack socketpair splice stat statfs statx sysinfo
     tgkill timerfd_create timerfd_settime umask uname unlink unlinkat wait4 write writev
+";
+
+/// The last of them are the C library's, for memory and for how a program ends.
+const RELAY: &str = "
+    clock_gettime clock_nanosleep close connect getsockopt nanosleep ppoll recvfrom recvmsg
+    sendmsg sendto setsockopt shutdown
+    brk exit exit_group futex madvise mmap mprotect mremap munmap restart_syscall rt_sigaction
+    rt_sigprocmask rt_sigreturn sigaltstack write
 ";
 
 const ALLOWED: &str = "
@@ -292,6 +319,20 @@ mod tests {
         for call in ["fork", "vfork", "execveat", "mknod", "chown", "shmat", "memfd_create"] {
             assert!(!gateway.contains(&call), "{call}");
         }
+    }
+
+    #[test]
+    fn a_relay_has_less_than_a_gateway_and_opens_nothing() {
+        let gateway: Vec<&str> = GATEWAY.split_whitespace().collect();
+        let relay: Vec<&str> = RELAY.split_whitespace().collect();
+        assert!(relay.iter().all(|call| gateway.contains(call)), "{relay:?}");
+        for call in ["accept4", "bind", "clone", "dup", "execve", "kill", "listen", "openat"] {
+            assert!(!relay.contains(&call), "{call}");
+        }
+        let architecture = std::env::consts::ARCH.try_into().unwrap();
+        let text = relay_for_compiler().to_string();
+        let compiled = seccompiler::compile_from_json(text.as_bytes(), architecture).unwrap();
+        assert!(compiled.contains_key(RELAY_PROGRAM));
     }
 
     #[test]

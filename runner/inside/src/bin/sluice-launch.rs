@@ -12,6 +12,7 @@ fn main() -> ExitCode {
         "gateway" => inside::launch::gateway::main(),
         "idmap" => inside::launch::idmap::main(),
         "pools" => inside::launch::pools::main(),
+        "relay" => inside::launch::relay::main(),
         "sandbox" => inside::launch::sandbox::main(),
         _ => ExitCode::from(inside::launch::USAGE),
     }

@@ -6,14 +6,23 @@ use seccompiler::{BpfProgram, apply_filter, compile_from_json};
 
 use crate::seccomp;
 
-/// Two programs: the list, and the one call that must look as if it did not
+/// A sandbox's. Two programs: the list, and the calls that must look as if they did not
 /// exist.
 pub(super) fn compile() -> io::Result<Vec<BpfProgram>> {
+    programs(&seccomp::for_compiler(), &seccomp::PROGRAMS)
+}
+
+/// The one of a relay's end on the host.
+pub(super) fn compile_for_relay() -> io::Result<Vec<BpfProgram>> {
+    programs(&seccomp::relay_for_compiler(), &[seccomp::RELAY_PROGRAM])
+}
+
+fn programs(filters: &serde_json::Value, names: &[&str]) -> io::Result<Vec<BpfProgram>> {
     let architecture = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
-    let text = seccomp::for_compiler().to_string();
+    let text = filters.to_string();
     let mut compiled =
         compile_from_json(text.as_bytes(), architecture).map_err(io::Error::other)?;
-    seccomp::PROGRAMS
+    names
         .iter()
         .map(|name| {
             compiled.remove(*name).ok_or_else(|| io::Error::other(format!("no program {name}")))

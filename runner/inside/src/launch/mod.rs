@@ -3,8 +3,8 @@
 //! To enter a namespace, to give up a privilege, to fork: each of them is for a
 //! process with one thread, and the runner has several. So there is a small
 //! program that has one, and one file here for each word it understands:
-//! [`sandbox`], [`doors`], [`gateway`], [`idmap`] and [`pools`]. The walls of a sandbox are a
-//! list, in `confine`.
+//! [`sandbox`], [`doors`], [`gateway`], [`relay`], [`idmap`] and [`pools`]. The walls of a
+//! sandbox are a list, in `confine`.
 //!
 //! This is the only folder with `unsafe`: some system calls have no safe
 //! wrapper, because they change the process that asks. They stand in `kernel`,
@@ -27,6 +27,7 @@ mod packets;
 pub mod pools;
 pub mod privileges;
 pub mod raw;
+pub mod relay;
 pub mod sandbox;
 pub mod waiting;
 

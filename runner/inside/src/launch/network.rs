@@ -23,16 +23,21 @@ use super::packets;
 
 /// Makes this network namespace's loopback the end of every way.
 pub(super) fn lead_everything_here() -> io::Result<()> {
-    let routing = socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC,
-        // The kernel's number for routes is zero, which is what nothing means.
-        None,
-    )?;
+    let routing = routing()?;
     ask(&routing, &loopback_up())?;
     ask(&routing, &an_address())?;
     ask(&routing, &everything_is_local())
+}
+
+/// Brings loopback up, with the addresses that it has by itself: 127.0.0.0/8.
+pub(super) fn raise_loopback() -> io::Result<()> {
+    ask(&routing()?, &loopback_up())
+}
+
+fn routing() -> io::Result<OwnedFd> {
+    // The kernel's number for routes is zero, which is what nothing means.
+    let flags = SocketFlags::CLOEXEC;
+    socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None).map_err(Into::into)
 }
 
 /// With the last version's addresses alone there is one set of rules. To be

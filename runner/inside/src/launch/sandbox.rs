@@ -234,6 +234,8 @@ fn watch(
                 Readiness::Nobody => {}
                 Readiness::Other => match runner.hear::<LauncherCommand>() {
                     Some(LauncherCommand::Kill) => end(sandbox),
+                    // It is for another word.
+                    Some(LauncherCommand::Relay) => {}
                     // It goes on by itself.
                     None if session => listening = false,
                     None => {
@@ -302,10 +304,7 @@ pub(super) struct Runner {
 impl Runner {
     /// Takes our standard input for it, and leaves nothing in its place.
     pub(super) fn on_stdin() -> io::Result<Self> {
-        let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
-        let nothing = File::open("/dev/null")?;
-        rustix::stdio::dup2_stdin(&nothing)?;
-        Ok(Self { lines: BufReader::new(File::from(socket)) })
+        Ok(Self { lines: BufReader::new(File::from(take_stdin()?)) })
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
@@ -332,6 +331,14 @@ impl Runner {
     fn say(&self, report: &LauncherMessage) -> io::Result<()> {
         say(self.socket(), report, &[])
     }
+}
+
+/// Our standard input, with nothing left in its place.
+pub(super) fn take_stdin() -> io::Result<OwnedFd> {
+    let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    let nothing = File::open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    Ok(socket)
 }
 
 /// One line to the runner.
