@@ -21,6 +21,8 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use crate::launcher::ListenerSpec;
+
 /// Where a sandbox sees its trust kit.
 pub const TRUST_KIT: &str = "/etc/sluice/ca";
 /// The last of the trust kit's files to be written, in that folder.
@@ -41,6 +43,20 @@ pub struct InitArgs {
     /// File systems whose being full is worth telling.
     pub bounded: Vec<String>,
     pub lifetime: SandboxLifetime,
+    /// Where nobody outside can open the gateway's sockets in the sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay: Option<RelayArgs>,
+}
+
+/// The doors that the first process opens by itself and relays ([`crate::relay`]).
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelayArgs {
+    /// Where the host listens for the channel. Only the first connection is one:
+    /// commands of the sandbox may connect there later.
+    pub socket: PathBuf,
+    /// For connections and datagrams alone.
+    pub doors: Vec<ListenerSpec>,
 }
 
 /// How long a sandbox lives.

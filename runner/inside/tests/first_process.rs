@@ -6,8 +6,9 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests fail by panicking")]
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -15,12 +16,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use inside::passing::{frame, line, send_all};
+use inside::passing::{frame, line, receive_line, send_all};
 use inside::process_tree::ProcessStat;
 use protocol::init::{
     CommandEnd, CommandSpec, InitArgs, InitMessage, InitOrder, InitRequest, MAX_LINE_BYTES,
-    SandboxLifetime, Streams, TerminalSize,
+    RelayArgs, SandboxLifetime, Streams, TerminalSize,
 };
+use protocol::launcher::{LauncherCommand, LauncherMessage, ListenerSpec, RelaySpec, SocketKind};
+use protocol::relay::RelayFrame;
 use protocol::spool::SpoolEvent;
 use tempfile::TempDir;
 
@@ -53,35 +56,50 @@ impl Sandbox {
 
     /// With a program before it that sets the stage.
     fn start_with(stage: &[&str], lives: Duration, grace: Duration) -> Option<Self> {
-        if !skip::is_installed("unshare") {
-            return None;
-        }
         let mut words = stage.to_vec();
-        words.extend(["unshare", "--user", "--map-user=1000", "--pid", "--net", "--mount-proc"]);
-        words.extend(["--fork", "--kill-child"]);
-        let tried = Command::new(words[0]).args(&words[1..]).arg("true").output().unwrap();
-        if !tried.status.success() {
-            skip::skip("user namespaces");
+        words.extend(NAMESPACES);
+        words.push("--net");
+        if !can_be_made(&words) {
             return None;
         }
         let home = tempfile::tempdir().unwrap();
-        let socket = home.path().join("runner.sock");
-        let host = UnixListener::bind(&socket).unwrap();
         let lifetime = SandboxLifetime::Until(SystemTime::now() + lives);
-        let args = InitArgs { socket, grace, bounded: Vec::new(), lifetime };
-        let unshare = Command::new(words[0])
-            .args(&words[1..])
-            .arg(env!("CARGO_BIN_EXE_sluice-init"))
-            .arg(serde_json::to_string(&args).unwrap())
-            .spawn()
-            .unwrap();
+        let socket = home.path().join("runner.sock");
+        let args = InitArgs { socket, grace, bounded: Vec::new(), lifetime, relay: None };
+        Some(Self::in_namespaces(&words, home, &args))
+    }
+
+    /// With doors that it opens itself, in a network that is ready for them; and the end
+    /// of their channel that is outside.
+    fn with_doors(doors: &[ListenerSpec]) -> Option<(Self, UnixStream)> {
+        if !skip::is_installed("ip") {
+            return None;
+        }
+        let words = [&NETWORK_FOR_DOORS, &NAMESPACES[..]].concat();
+        if !can_be_made(&words) {
+            return None;
+        }
+        let home = tempfile::tempdir().unwrap();
+        let channels = UnixListener::bind(home.path().join("relay.sock")).unwrap();
+        let args = args_with_doors(&home, doors);
+        let sandbox = Self::in_namespaces(&words, home, &args);
+        // It is ready, so it has connected.
+        channels.set_nonblocking(true).unwrap();
+        let (channel, _) = channels.accept().unwrap();
+        channel.set_read_timeout(Some(TEST_DEADLINE)).unwrap();
+        Some((sandbox, channel))
+    }
+
+    fn in_namespaces(words: &[&str], home: TempDir, args: &InitArgs) -> Self {
+        let host = UnixListener::bind(&args.socket).unwrap();
+        let unshare = first_process(words, args).spawn().unwrap();
         let (first, _) = host.accept().unwrap();
         let pid = rustix::net::sockopt::socket_peercred(&first).unwrap().pid;
         let mut told = BufReader::new(first);
         while next(&mut told) != Some(InitMessage::Ready) {}
         let serving = UnixListener::bind(home.path().join("s")).unwrap();
         send_all(told.get_ref(), &line(&InitOrder::Serve).unwrap(), &[serving.as_fd()]).unwrap();
-        Some(Self { home, unshare, pid: pid.as_raw_nonzero().get() })
+        Self { home, unshare, pid: pid.as_raw_nonzero().get() }
     }
 
     fn ask(&self, request: &InitRequest, given: &[BorrowedFd<'_>]) -> BufReader<UnixStream> {
@@ -121,6 +139,35 @@ impl Sandbox {
         let end = last(self.ask(&InitRequest::End, &[]));
         self.unshare.wait().unwrap();
         (std::mem::replace(&mut self.home, tempfile::tempdir().unwrap()), end)
+    }
+}
+
+/// Where nobody may make namespaces, it prints a line that says so.
+fn can_be_made(words: &[&str]) -> bool {
+    if !skip::is_installed("unshare") {
+        return false;
+    }
+    let tried = Command::new(words[0]).args(&words[1..]).arg("true").output().unwrap();
+    if !tried.status.success() {
+        skip::skip("user namespaces");
+    }
+    tried.status.success()
+}
+
+fn first_process(words: &[&str], args: &InitArgs) -> Command {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).arg(env!("CARGO_BIN_EXE_sluice-init"));
+    command.arg(serde_json::to_string(args).unwrap());
+    command
+}
+
+fn args_with_doors(home: &TempDir, doors: &[ListenerSpec]) -> InitArgs {
+    InitArgs {
+        socket: home.path().join("runner.sock"),
+        grace: GRACE,
+        bounded: Vec::new(),
+        lifetime: SandboxLifetime::Until(SystemTime::now() + LONG),
+        relay: Some(RelayArgs { socket: home.path().join("relay.sock"), doors: doors.to_vec() }),
     }
 }
 
@@ -221,6 +268,19 @@ fn against_starters(what: &str) -> CommandSpec {
     ))
 }
 
+const NAMESPACES: [&str; 7] =
+    ["unshare", "--user", "--map-user=1000", "--pid", "--mount-proc", "--fork", "--kill-child"];
+/// A network like one that an engine makes without any: loopback, whose ports are
+/// everybody's.
+const NETWORK_FOR_DOORS: [&str; 7] = [
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--net",
+    "sh",
+    "-c",
+    "ip link set lo up && echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start && exec \"$0\" \"$@\"",
+];
 /// A trap of a shell on a busy machine has run by then.
 const GRACE: Duration = Duration::from_secs(3);
 /// Reached only by a test that fails.
@@ -395,4 +455,176 @@ fn a_first_process_that_cannot_wait_for_its_commands_does_not_take_the_processor
     thread::sleep(Duration::from_secs(1));
     let taken = Duration::from_nanos(taken() - before);
     assert!(taken < Duration::from_millis(300), "{taken:?} of a second");
+}
+
+fn door(kind: SocketKind, port: u16) -> ListenerSpec {
+    let address = DOORS;
+    ListenerSpec { name: format!("{kind:?}"), address, port, kind }
+}
+
+const DOORS: Ipv4Addr = Ipv4Addr::new(127, 18, 0, 1);
+
+/// The next frame of the channel, as the bytes that `expected` has.
+fn expect(mut channel: &UnixStream, expected: RelayFrame<'_>) {
+    let mut bytes = Vec::new();
+    expected.write_to(&mut bytes);
+    let mut came = vec![0; bytes.len()];
+    channel.read_exact(&mut came).unwrap();
+    assert_eq!(RelayFrame::parse(&came).unwrap().map(|(frame, _)| frame), Some(expected));
+}
+
+fn tell(mut channel: &UnixStream, frame: RelayFrame<'_>) {
+    let mut bytes = Vec::new();
+    frame.write_to(&mut bytes);
+    channel.write_all(&bytes).unwrap();
+}
+
+#[test]
+fn doors_that_it_opens_are_there_before_it_is_ready_and_close_with_their_channel() {
+    if !skip::is_installed("bash") {
+        return;
+    }
+    let doors = [door(SocketKind::Tcp, 443), door(SocketKind::Udp, 53)];
+    let Some((sandbox, channel)) = Sandbox::with_doors(&doors) else { return };
+    let connect = "exec 3<>/dev/tcp/127.18.0.1/443";
+    let script = format!("bash -c '{connect}; echo hello >&3; cat <&3'");
+    let command = sandbox.run(shell(&script));
+    let address = SocketAddrV4::new(DOORS, 443);
+    expect(&channel, RelayFrame::Open { id: 1, address });
+    expect(&channel, RelayFrame::Data { id: 1, bytes: b"hello\n" });
+    tell(&channel, RelayFrame::Data { id: 1, bytes: b"and to you\n" });
+    tell(&channel, RelayFrame::End { id: 1 });
+    expect(&channel, RelayFrame::Done { id: 1 });
+    let spool = command.spool.clone();
+    assert_eq!(last(command.told), Some(CommandEnd::Exited(0)));
+    assert_eq!(printed(&spool).0, "and to you\n");
+    expect(&channel, RelayFrame::End { id: 1 });
+    tell(&channel, RelayFrame::Done { id: 1 });
+
+    let asking =
+        sandbox.run(shell("bash -c 'exec 3<>/dev/udp/127.18.0.1/53; printf q >&3; head -c 1 <&3'"));
+    let address = SocketAddrV4::new(DOORS, 53);
+    expect(&channel, RelayFrame::Datagram { id: 2, address, bytes: b"q" });
+    tell(&channel, RelayFrame::Datagram { id: 2, address, bytes: b"a" });
+    let spool = asking.spool.clone();
+    assert_eq!(last(asking.told), Some(CommandEnd::Exited(0)));
+    assert_eq!(printed(&spool).0, "a");
+
+    // Without the other end there is no network, and the sandbox lives on.
+    let stuck = sandbox.run(shell(&format!("bash -c '{connect}; echo connected; cat <&3'")));
+    stuck.wait_for("connected");
+    expect(&channel, RelayFrame::Open { id: 3, address: SocketAddrV4::new(DOORS, 443) });
+    drop(channel);
+    assert_eq!(last(stuck.told), Some(CommandEnd::Exited(1)));
+    let refused = sandbox.run(shell(&format!("bash -c '{connect}'")));
+    let spool = refused.spool.clone();
+    assert_eq!(last(refused.told), Some(CommandEnd::Exited(1)));
+    assert!(printed(&spool).0.contains("refused"), "{}", printed(&spool).0);
+    sandbox.hello();
+}
+
+#[test]
+fn a_command_reaches_a_gateway_that_listens_in_the_twin_of_its_network() {
+    if !skip::is_installed("bash") {
+        return;
+    }
+    let doors = [door(SocketKind::Tcp, 443), door(SocketKind::Udp, 53)];
+    let Some((sandbox, channel)) = Sandbox::with_doors(&doors) else { return };
+    let (runner, far) = UnixStream::pair().unwrap();
+    runner.set_read_timeout(Some(TEST_DEADLINE)).unwrap();
+    let mut twin = Command::new(env!("CARGO_BIN_EXE_sluice-launch"))
+        .arg("relay")
+        .stdin(OwnedFd::from(far))
+        .spawn()
+        .unwrap();
+    let spec = RelaySpec { listeners: doors.to_vec(), user: 1000, group: 1000, session: false };
+    send_all(&runner, &line(&spec).unwrap(), &[]).unwrap();
+    let (answer, mut sockets): (LauncherMessage, _) = receive_line(&runner).unwrap();
+    assert_eq!(answer, LauncherMessage::ListenersOpened);
+    let gateway = TcpListener::from(sockets.remove(0));
+    send_all(&runner, &line(&LauncherCommand::Relay).unwrap(), &[channel.as_fd()]).unwrap();
+    // From here on the relay is between the two ends alone.
+    drop(channel);
+    let bytes = 3_000_000;
+    let answering = thread::spawn(move || {
+        let (mut client, _) = gateway.accept().unwrap();
+        let mut asked = [0; 3];
+        client.read_exact(&mut asked).unwrap();
+        assert_eq!(&asked, b"go\n");
+        client.write_all(&vec![b'x'; bytes]).unwrap();
+    });
+    let script = "bash -c 'exec 3<>/dev/tcp/127.18.0.1/443; echo go >&3; wc -c <&3'";
+    let command = sandbox.run(shell(script));
+    let spool = command.spool.clone();
+    assert_eq!(last(command.told), Some(CommandEnd::Exited(0)));
+    assert_eq!(printed(&spool).0.trim(), bytes.to_string());
+    answering.join().unwrap();
+    // The sandbox ends, and its relay with it.
+    sandbox.end();
+    assert!(twin.wait().unwrap().success());
+}
+
+#[test]
+fn commands_find_no_door_to_take_and_no_descriptor_of_the_relay() {
+    if !skip::is_installed("python3") {
+        return;
+    }
+    let doors = [door(SocketKind::Tcp, 443), door(SocketKind::Udp, 53)];
+    let Some((sandbox, _channel)) = Sandbox::with_doors(&doors) else { return };
+    let attack = "python3 - <<'END'
+import os, socket
+for kind, port in (socket.SOCK_STREAM, 443), (socket.SOCK_DGRAM, 53):
+    for address in '127.18.0.1', '0.0.0.0':
+        for option in 0, socket.SO_REUSEADDR, socket.SO_REUSEPORT:
+            taken = socket.socket(socket.AF_INET, kind)
+            if option:
+                taken.setsockopt(socket.SOL_SOCKET, option, 1)
+            try:
+                taken.bind((address, port))
+                print('took', address, port)
+            except OSError as err:
+                print(err.strerror)
+held = []
+for number in range(256):
+    try:
+        held.append(os.readlink(f'/proc/1/fd/{number}'))
+    except OSError as err:
+        pass
+print(held)
+END";
+    let command = sandbox.run(shell(attack));
+    let spool = command.spool.clone();
+    assert_eq!(last(command.told), Some(CommandEnd::Exited(0)));
+    let expected = format!("{}[]\n", "Address already in use\n".repeat(12));
+    assert_eq!(printed(&spool).0, expected);
+}
+
+#[test]
+fn a_sandbox_whose_doors_cannot_be_opened_does_not_start_and_says_why() {
+    let words = [&NETWORK_FOR_DOORS, &NAMESPACES[..]].concat();
+    if !skip::is_installed("ip") || !can_be_made(&words) {
+        return;
+    }
+    let twice = [door(SocketKind::Tcp, 443), door(SocketKind::Tcp, 443)];
+    for (doors, why) in [
+        (&twice[..], "Tcp on 127.18.0.1:443: Address already in use (os error 98)"),
+        (
+            &[door(SocketKind::Packets, 0)],
+            "Packets on 127.18.0.1:0: a relay has no door for packets",
+        ),
+        // Nobody listens for the channel.
+        (&twice[..1], "relay.sock: No such file or directory (os error 2)"),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let args = args_with_doors(&home, doors);
+        let host = UnixListener::bind(&args.socket).unwrap();
+        let output = first_process(&words, &args).output().unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        let told = String::from_utf8(output.stderr).unwrap();
+        let begin = "sluice-init: cannot open the gateway's doors: ";
+        assert!(told.starts_with(begin) && told.ends_with(&format!("{why}\n")), "{told}");
+        // The host is told nothing: neither a fact nor that it is ready.
+        let (mut first, _) = host.accept().unwrap();
+        assert_eq!(first.read(&mut [0]).unwrap(), 0);
+    }
 }

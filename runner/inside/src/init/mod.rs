@@ -8,6 +8,9 @@
 //! where the sandbox cannot reach it, passes signals on, keeps deadlines by itself,
 //! reaps, and says how commands ended ([`command`]).
 //!
+//! Where the gateway's sockets could not be opened in the sandbox, it opens doors by itself
+//! and relays them (`relay`), from before it measures.
+//!
 //! A run is one command with which the sandbox ends; a session has any number of
 //! them. The first connection to the host is this process's, made before any command
 //! could run, and the socket is nowhere in the sandbox: nothing else in it can speak

@@ -6,17 +6,19 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::exit;
 use std::thread;
 
-use protocol::init::{InitArgs, InitMessage, InitOrder, SandboxLifetime};
+use protocol::init::{InitArgs, InitMessage, InitOrder, RelayArgs, SandboxLifetime};
 use rustix::process::{DumpableBehavior, getpid, set_dumpable_behavior};
 
 use super::server::CommandServer;
 use super::{measure, pids_limit};
 use crate::passing;
+use crate::relay::doors::RelayDoors;
 
 /// The exit code when the host refused, or cannot be spoken to.
 pub(super) const REFUSED: i32 = 125;
 
 /// Does the whole job; what it returns is the sandbox's exit code.
+#[expect(clippy::print_stderr, reason = "an engine keeps it as the sandbox's log")]
 pub fn start(args: InitArgs) -> i32 {
     // Who ends everybody has to be in a sandbox: elsewhere that is the machine.
     if !getpid().is_init() {
@@ -28,6 +30,13 @@ pub fn start(args: InitArgs) -> i32 {
         return REFUSED;
     }
     let Ok(host) = UnixStream::connect(&args.socket) else { return REFUSED };
+    // Before anybody else is here who could take a door's port.
+    if let Some(relay) = args.relay
+        && let Err(err) = open_doors(&relay)
+    {
+        eprintln!("sluice-init: cannot open the gateway's doors: {err}");
+        return REFUSED;
+    }
     let facts = measure::before();
     pids_limit::watch();
     let facts = facts.into_iter().map(|(name, value)| InitMessage::Fact { name, value });
@@ -54,6 +63,17 @@ pub fn start(args: InitArgs) -> i32 {
         }
     }
     server.serve(listener)
+}
+
+/// Opens the doors and relays them, from a thread that shares nothing with others: a
+/// relay that breaks or waits is no matter to them.
+fn open_doors(RelayArgs { socket, doors }: &RelayArgs) -> io::Result<()> {
+    let doors = RelayDoors::open(doors)?;
+    let named = |err: io::Error| io::Error::new(err.kind(), format!("{}: {err}", socket.display()));
+    let channel = OwnedFd::from(UnixStream::connect(socket).map_err(named)?);
+    // When it ends there is no network any more, and nobody to tell but those who find out.
+    thread::Builder::new().name("relay".to_owned()).spawn(move || doors.serve(channel))?;
+    Ok(())
 }
 
 /// The socket that commands are served on, and the order to do so.
@@ -89,7 +109,8 @@ mod tests {
         let host = UnixListener::bind(&socket).unwrap();
         host.set_nonblocking(true).unwrap();
         let lifetime = SandboxLifetime::Attached;
-        let args = InitArgs { socket, grace: Duration::ZERO, bounded: Vec::new(), lifetime };
+        let args =
+            InitArgs { socket, grace: Duration::ZERO, bounded: Vec::new(), lifetime, relay: None };
         // Whoever got past it would wait for the host's word.
         let started = thread::spawn(move || start(args));
         assert_eq!(started.join().unwrap(), REFUSED);

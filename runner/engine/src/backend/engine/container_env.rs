@@ -59,6 +59,7 @@ pub(in crate::backend) fn init_args(plan: &Plan) -> Vec<String> {
             Some(session) => SandboxLifetime::Until(session.until.into()),
             None => SandboxLifetime::Attached,
         },
+        relay: None,
     };
     vec![serde_json::to_string(&args).expect("plain data")]
 }
