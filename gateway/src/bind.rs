@@ -24,8 +24,8 @@ pub(crate) struct BoundListeners {
     pub(crate) connections: Vec<(ListenerKind, TcpListener)>,
     pub(crate) names_tcp: Vec<TcpListener>,
     pub(crate) names_udp: Vec<UdpSocket>,
-    /// Sees what none of the others answers.
-    pub(crate) packets: Option<Socket>,
+    /// See what none of the others answers.
+    pub(crate) unanswered: Vec<Socket>,
 }
 
 /// Why a listener cannot be opened.
@@ -69,7 +69,7 @@ pub(crate) fn bind(
         bound.bind_for_connections(&ListenerKind::Tcp(Arc::clone(to)), at, inherited)?;
     }
     if let Some(fd) = &listen.unanswered {
-        bound.packets = Some(inherited.take_packets(fd)?);
+        bound.unanswered = inherited.take_raw(fd)?;
     }
     for door in &listen.dns {
         bound.bind_for_names(door, dns, inherited)?;

@@ -191,10 +191,12 @@ async fn build(
     let names = Arc::new(NameServer::new(Arc::clone(&gateway), config.dns));
     let answered = answered(&bound)?;
     serve_names(names, bound.names_udp, bound.names_tcp, &mut others)?;
-    if let Some(socket) = bound.packets {
+    if !bound.unanswered.is_empty() {
         let packets = Arc::new(UnansweredPackets::new(Arc::clone(&gateway), answered));
-        let watching = Arc::clone(&packets);
-        others.spawn(async move { watching.watch(socket).await });
+        for socket in bound.unanswered {
+            let packets = Arc::clone(&packets);
+            others.spawn(async move { packets.watch(socket).await });
+        }
         others.spawn(async move { packets.report_drops().await });
     }
 
@@ -215,6 +217,10 @@ fn open_log(config: &Config) -> Result<Log, StartError> {
         max_bytes: config.limits.audit,
         pins: config.upstream.hosts.written().into_iter().map(Text::from).collect(),
         roots: config.upstream.roots.files.iter().map(|file| named_root(file)).collect(),
+        unanswered: Some(Text::constant(match config.listen.unanswered {
+            Some(_) => "recorded",
+            None => "not_seen",
+        })),
         origin: config.origin.clone(),
         report,
         ..Options::new(config.run.as_str())

@@ -40,8 +40,10 @@ pub struct ListenerSpec {
 
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum SocketKind {
-    /// Sees what no other socket of the network answers. Has no address and no port.
-    Packets,
+    /// Sees what comes in over TCP, to whichever address and port.
+    RawTcp,
+    /// The same over UDP.
+    RawUdp,
     Tcp,
     Udp,
 }

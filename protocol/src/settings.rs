@@ -80,7 +80,7 @@ pub struct ListenSettings {
     /// Doors of one host each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tcp: Vec<TcpDoor>,
-    /// A packet socket that sees what no listener answers: always `fd:NAME`.
+    /// Raw sockets that see what no listener answers: always `fd:NAME`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unanswered: Option<String>,
 }

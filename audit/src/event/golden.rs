@@ -123,6 +123,7 @@ fn what(kind: EventKind) -> EventBody {
             roots: vec![
                 "0.pem=9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".into(),
             ],
+            unanswered: Some("recorded".into()),
             origin: LogOrigin {
                 user: Some("ada".into()),
                 host: Some("workstation".into()),

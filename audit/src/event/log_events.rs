@@ -29,6 +29,10 @@ pub struct LogStarted {
     /// Files of authorities that upstreams are believed by, as `FILE=SHA256`.
     #[serde(rename = "sluice.upstream.roots", skip_serializing_if = "Vec::is_empty")]
     pub roots: Vec<Name>,
+    /// What becomes of attempts that find no listener: `recorded`, or `not_seen` where
+    /// nobody could see them.
+    #[serde(rename = "sluice.unanswered", skip_serializing_if = "Option::is_none")]
+    pub unanswered: Option<Name>,
     #[serde(flatten)]
     pub origin: LogOrigin,
 }

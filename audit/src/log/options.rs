@@ -19,6 +19,8 @@ pub struct Options {
     /// says so, of the first 32 of each.
     pub pins: Vec<Name>,
     pub roots: Vec<Name>,
+    /// What becomes of attempts that find no listener; `log_started` says so.
+    pub unanswered: Option<Name>,
     /// Who started what is recorded; `log_started` says so.
     pub origin: LogOrigin,
     pub sync: SyncPolicy,
@@ -56,6 +58,7 @@ impl Options {
             writer: Name::constant(concat!("sluice-audit ", env!("CARGO_PKG_VERSION"))),
             pins: Vec::new(),
             roots: Vec::new(),
+            unanswered: None,
             origin: LogOrigin::default(),
             sync: SyncPolicy::EachBatch,
             entries: 16 * 1024,

@@ -141,6 +141,7 @@ impl LogWriter {
             previous_closed: found.previous.map(|previous| previous.closed),
             pins: options::named(&options.pins),
             roots: options::named(&options.roots),
+            unanswered: options.unanswered.clone(),
             origin: options.origin.clone(),
         }));
         if let Some(recovered) = found.recovered {

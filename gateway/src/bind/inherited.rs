@@ -33,8 +33,8 @@ pub(crate) enum InheritedSocket {
 /// Why an inherited socket cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InheritedError {
-    #[error("{fd} was inherited, and is not a packet socket (AF_PACKET, SOCK_DGRAM)")]
-    WrongForPackets { fd: Fd, source: io::Error },
+    #[error("{fd} was inherited, and is not a raw socket (AF_INET, SOCK_RAW)")]
+    WrongForUnanswered { fd: Fd, source: io::Error },
     #[error("{fd} was inherited, and is not a TCP or UDP socket that can be used")]
     NotASocket { fd: Fd, source: io::Error },
     #[error("{fd} was not inherited; {there}")]
@@ -76,19 +76,20 @@ impl Inherited {
         if sockets.is_empty() { Err(self.not_inherited(fd)) } else { Ok(sockets) }
     }
 
-    /// The packet socket with that number or name. It is read as it is: whoever opened
-    /// it has chosen what it sees.
-    pub(crate) fn take_packets(&mut self, fd: &Fd) -> Result<Socket, InheritedError> {
-        let unusable = |source| InheritedError::WrongForPackets { fd: fd.clone(), source };
-        let (family, kind) = (Domain::PACKET.into(), Type::DGRAM.into());
+    /// The raw socket with that number, or those of that name: one sees one protocol.
+    /// They are read as they are: whoever opened them has chosen what they see.
+    pub(crate) fn take_raw(&mut self, fd: &Fd) -> Result<Vec<Socket>, InheritedError> {
+        let unusable = |source| InheritedError::WrongForUnanswered { fd: fd.clone(), source };
+        let (family, kind) = (Domain::IPV4.into(), Type::RAW.into());
+        let mut sockets = Vec::new();
         for index in self.indexes(fd) {
-            let taken = self.fds.take_custom::<Socket>(index, family, kind, "packet socket");
+            let taken = self.fds.take_custom::<Socket>(index, family, kind, "raw socket");
             if let Some(socket) = taken.map_err(unusable)? {
                 socket.set_nonblocking(true).map_err(unusable)?;
-                return Ok(socket);
+                sockets.push(socket);
             }
         }
-        Err(self.not_inherited(fd))
+        if sockets.is_empty() { Err(self.not_inherited(fd)) } else { Ok(sockets) }
     }
 
     fn indexes(&self, fd: &Fd) -> Vec<usize> {

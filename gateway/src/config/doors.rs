@@ -53,7 +53,7 @@ impl From<TcpSection> for HostDoor {
     }
 }
 
-/// A packet socket, which only somebody else can open.
+/// Raw sockets, which only somebody else can open.
 #[derive(Clone, Debug, Eq, PartialEq, serde::Deserialize)]
 #[serde(try_from = "Door")]
 pub(super) struct PacketFd(pub(super) Fd);
@@ -65,7 +65,7 @@ impl TryFrom<Door> for PacketFd {
         match door {
             Door::Inherited(fd) => Ok(Self(fd)),
             Door::Address(address) => {
-                Err(format!("`{address}` is no packet socket; hand one over, and write `fd:NAME`"))
+                Err(format!("`{address}` is no raw socket; hand one over, and write `fd:NAME`"))
             }
         }
     }

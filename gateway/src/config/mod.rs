@@ -83,7 +83,7 @@ pub struct Listen {
     pub ports: Vec<CapturedPort>,
     /// Doors of one host each.
     pub tcp: Vec<HostDoor>,
-    /// A packet socket that sees what no listener answers.
+    /// Raw sockets that see what no listener answers.
     pub unanswered: Option<Fd>,
 }
 

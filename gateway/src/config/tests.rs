@@ -122,7 +122,7 @@ audit: a
             gateway.yaml:5:91: listen.tcp[1].name: there is no field `name`; known here: `host`, `port`, `at`
               5 |   tcp: [{host: 10.0.0.1, port: 5432, at: 'fd:b'}, {host: db.test, port: 5432, at: 'fd:c', name: x}]
                 |                                                                                           ^^^^
-            gateway.yaml:6:15: listen.unanswered: `127.0.0.1:9` is no packet socket; hand one over, and write `fd:NAME`
+            gateway.yaml:6:15: listen.unanswered: `127.0.0.1:9` is no raw socket; hand one over, and write `fd:NAME`
               6 |   unanswered: 127.0.0.1:9
                 |               ^^^^^^^^^^^
             gateway.yaml:7:15: dns.hosts.*.db.test: `*.db.test` is not a host name: `*` cannot stand in one; use letters, digits, `-`, `_` and `.`

@@ -2,7 +2,7 @@
 //!
 //! A sandbox's network has nothing in it but our listeners. Whatever goes to
 //! another port or over UDP is refused by the kernel, and nobody would know that a
-//! program tried. So whoever opens the doors also hands us a packet socket of that
+//! program tried. So whoever opens the doors also hands us raw sockets of that
 //! network, and each packet that no listener of ours is for becomes one record.
 //!
 //! Nothing depends on it: it answers nobody, and when the socket fails, connections
@@ -23,8 +23,7 @@ use audit::{
     ClientRecord, ConnectionFacts, DecisionRecord, DestinationRecord, EntryOutcome, LimitEvent,
     Text, Timing, VerdictRecord,
 };
-use nix::libc::PACKET_OUTGOING;
-use nix::sys::socket::{LinkAddr, recvfrom};
+use nix::sys::socket::{MsgFlags, recv};
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 use tokio::task;
@@ -71,8 +70,7 @@ impl UnansweredPackets {
             let read =
                 socket.async_io(Interest::READABLE, || read_one(socket.as_raw_fd(), &mut bytes));
             match read.await {
-                Ok(Some(length)) => self.see(bytes.get(..length).unwrap_or_default()),
-                Ok(None) => {}
+                Ok(length) => self.see(bytes.get(..length).unwrap_or_default()),
                 Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
                 Err(err) => return err,
             }
@@ -166,12 +164,9 @@ fn stands_for(place: IpAddr, address: Ipv4Addr) -> bool {
     place.is_unspecified() || place == IpAddr::V4(address)
 }
 
-/// One packet's length; nothing for a packet on its way out, which on the loopback
-/// device comes in a moment later.
-fn read_one(socket: RawFd, into: &mut [u8]) -> io::Result<Option<usize>> {
-    let (length, link) = recvfrom::<LinkAddr>(socket, into)?;
-    let outgoing = link.is_some_and(|link| link.pkttype() == PACKET_OUTGOING);
-    Ok((!outgoing).then_some(length))
+/// One packet, from its IP header on; its length, or that of what there was room for.
+fn read_one(socket: RawFd, into: &mut [u8]) -> io::Result<usize> {
+    Ok(recv(socket, into, MsgFlags::empty())?)
 }
 
 /// Enough for the longest header of IPv4 and what is read of the next.

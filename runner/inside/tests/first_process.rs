@@ -609,7 +609,7 @@ fn a_sandbox_whose_doors_cannot_be_opened_does_not_start_and_says_why() {
     for (doors, why) in [
         (&twice[..], "Tcp on 127.18.0.1:443: Address already in use (os error 98)"),
         (
-            &[door(SocketKind::Packets, 0)],
+            &[door(SocketKind::RawTcp, 0)],
             "Packets on 127.18.0.1:0: a relay has no door for packets",
         ),
         // Nobody listens for the channel.

@@ -284,7 +284,7 @@ fn a_socket_that_cannot_be_opened_is_an_answer() {
         return;
     }
     for (listener, expected) in [
-        (listener(SocketKind::Packets, DOORS, 0), "a relay has none for packets"),
+        (listener(SocketKind::RawUdp, DOORS, 0), "a relay has none for packets"),
         (
             listener(SocketKind::Tcp, Ipv4Addr::new(192, 0, 2, 1), 443),
             "Tcp on 192.0.2.1:443: Cannot assign requested address (os error 99)",

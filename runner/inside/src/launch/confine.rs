@@ -58,12 +58,9 @@ fn walls(
     // The runner now starts the gateway, and knows the rest when that serves.
     let (order, opened) = hear_order(launcher)?;
 
-    // Only now: we have been put into our groups meanwhile, and the root of this
-    // namespace is where we are.
-    kernel::unshare(UnshareFlags::NEWCGROUP).map_err(failed("have control groups of its own"))?;
+    // While the launcher waits for the kernel to put us into our groups.
     pools::bound().map_err(failed("bound what the kernel counts for a user"))?;
     rustix::system::sethostname(order.hostname.as_bytes()).map_err(failed("name its host"))?;
-
     let build = "build its root";
     mounts::keep_to_ourselves().map_err(failed(build))?;
     let told = |mounts::At { path, source }: mounts::At| format!("{path}: {source}");
@@ -71,6 +68,12 @@ fn walls(
         Some(opened) => opened,
         None => mounts::open_sources(&order).map_err(told).map_err(failed(build))?,
     };
+    // Compiled before anything is given up, so that only the installing is left.
+    let filter = filter::compile().map_err(failed("compile the filter of system calls"))?;
+
+    // Only when we are in our groups: the root of this namespace is where we are.
+    hear(launcher, b"entered")?;
+    kernel::unshare(UnshareFlags::NEWCGROUP).map_err(failed("have control groups of its own"))?;
     let root = mounts::build(&order, sources).map_err(told).map_err(failed(build))?;
     mounts::enter(&root).map_err(failed("enter its root"))?;
     drop(root);
@@ -80,8 +83,6 @@ fn walls(
     privileges::limit(&order.limits).map_err(failed("limit what a process takes"))?;
     // Names paths of the new root, so not before it is entered.
     let wall = landlock_wall::build(&order.writable);
-    // Compiled before anything is given up, so that only the installing is left.
-    let filter = filter::compile().map_err(failed("compile the filter of system calls"))?;
 
     // After the last thing that takes a capability.
     privileges::give_up_everything().map_err(failed("give up capabilities"))?;

@@ -60,7 +60,8 @@ pub(super) fn without_ipv6() -> io::Result<()> {
 /// Opens one of the gateway's sockets.
 pub(super) fn open(listener: &ListenerSpec) -> io::Result<OwnedFd> {
     let kind = match listener.kind {
-        SocketKind::Packets => return packets::open(LOOPBACK),
+        SocketKind::RawTcp => return packets::open(libc::IPPROTO_TCP),
+        SocketKind::RawUdp => return packets::open(libc::IPPROTO_UDP),
         SocketKind::Tcp => SocketType::STREAM,
         SocketKind::Udp => SocketType::DGRAM,
     };

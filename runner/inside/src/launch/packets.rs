@@ -1,11 +1,14 @@
 //! A socket that sees what the sandbox sends to where nobody listens.
 //!
 //! The kernel refuses a connection to a port without a door by itself, and tells nobody.
-//! A packet socket on loopback sees the attempt. It is opened in the sandbox's network and
-//! handed to the gateway, which records it; nothing can be sent through the network with
-//! it that the sandbox could not send itself.
+//! A raw socket sees the attempt, since every address leads to this network itself. It is
+//! opened in the sandbox's network and handed to the gateway, which records what it sees;
+//! nothing can be sent through the network with it that the sandbox could not send itself.
 //!
-//! The kernel filters for it, so that a busy connection costs nothing: what passes is the
+//! A packet socket would do as well, but to close one makes the kernel wait for all
+//! processors, ten milliseconds in which a run could have ended.
+//!
+//! The kernel filters for it, so that a busy connection costs little: what passes is the
 //! first packet of a TCP connection and every datagram, except those to the sandbox itself
 //! (127.0.0.0/8 and its own address) and the answers of the gateway's name server.
 
@@ -15,12 +18,13 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use protocol::doors::OWN;
 
-/// Opens one for the device with this number.
-pub(super) fn open(device: u32) -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // It gets no packet before it is bound, and by then it has its filter.
+/// Opens one for what this protocol carries.
+pub(super) fn open(protocol: i32) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // Nothing is sent here before the sandbox's first process, so it misses nothing until it
+    // has its filter, and what it got before that is read with the same care.
     // SAFETY: takes numbers alone.
-    let socket = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+    let socket = unsafe { libc::socket(libc::AF_INET, kind, protocol) };
     if socket < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -30,19 +34,7 @@ pub(super) fn open(device: u32) -> io::Result<OwnedFd> {
     let length = u16::try_from(program.len()).map_err(io::Error::other)?;
     let filter = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
     set(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)?;
-    // On loopback every packet is sent and received; once is enough.
-    set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1_i32)?;
-    // SAFETY: an address of zeroes is a valid one of this type.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = (libc::ETH_P_IP as u16).to_be();
-    address.sll_ifindex = i32::try_from(device).map_err(io::Error::other)?;
-    // SAFETY: the address is the kernel's own type, as long as we say; it only reads it.
-    let done = unsafe {
-        let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length)
-    };
-    if done == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
+    Ok(socket)
 }
 
 fn set<T>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Result<()> {

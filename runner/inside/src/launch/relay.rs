@@ -112,7 +112,7 @@ fn open(listeners: &[ListenerSpec]) -> Result<Vec<OwnedFd>, Failed> {
     }
     let opened = listeners.iter().map(|listener| match listener.kind {
         // Every packet in here is one that this process or the gateway sent.
-        SocketKind::Packets => Err("a relay has none for packets".to_owned()),
+        SocketKind::RawTcp | SocketKind::RawUdp => Err("a relay has none for packets".to_owned()),
         SocketKind::Tcp | SocketKind::Udp => network::open(listener).map_err(|err| {
             let ListenerSpec { name, address, port, .. } = listener;
             format!("{name} on {address}:{port}: {err}")

@@ -116,10 +116,13 @@ fn launch(runner: &mut Runner, ground: NamespaceSpec) -> Result<(Pid, Option<Mem
     } else {
         None
     };
-    // Before it does anything of what it was made for: from then on it is counted.
+    hand_over(&near, &order, sources).map_err(failed("speak to the sandbox"))?;
+    // It prepares meanwhile, and waits for this word before it does anything of what it was
+    // made for: from then on it is counted.
     let entered = entering.join().unwrap_or_else(|_| Err("a thread broke".to_owned()));
     entered.map_err(failed("enter its control groups"))?;
-    hand_over(&near, &order, sources).map_err(failed("speak to the sandbox"))?;
+    // If it has failed by now, what it said of that is what is told.
+    drop(passing::send_all(&near, b"entered", &[]));
     let second_wall = started(&near)?;
     let pid = sandbox.as_raw_pid();
     runner

@@ -125,7 +125,9 @@ impl RelayDoors {
 fn open(listener: &ListenerSpec) -> io::Result<OpenDoor> {
     let address = SocketAddrV4::new(listener.address, listener.port);
     let (kind, is_tcp) = match listener.kind {
-        SocketKind::Packets => return Err(io::Error::other("a relay has no door for packets")),
+        SocketKind::RawTcp | SocketKind::RawUdp => {
+            return Err(io::Error::other("a relay has no door for packets"));
+        }
         SocketKind::Tcp => (SocketType::STREAM, true),
         // Its answers would come from an address that nobody asked.
         SocketKind::Udp if address.ip().is_unspecified() => {
@@ -235,7 +237,7 @@ mod tests {
     #[test]
     fn a_door_that_cannot_be_is_named() {
         for (kind, address, why) in [
-            (SocketKind::Packets, Ipv4Addr::LOCALHOST, "no door for packets"),
+            (SocketKind::RawTcp, Ipv4Addr::LOCALHOST, "no door for packets"),
             (SocketKind::Udp, Ipv4Addr::UNSPECIFIED, "one address"),
             (SocketKind::Tcp, Ipv4Addr::new(192, 0, 2, 1), "requested address"),
         ] {

@@ -45,7 +45,7 @@ fn twin(tcp: SocketAddrV4, udp: SocketAddrV4, question_life: Duration) -> Twin {
     let reach = move |kind, _| match kind {
         SocketKind::Tcp => Some(tcp),
         SocketKind::Udp => Some(udp),
-        SocketKind::Packets => None,
+        SocketKind::RawTcp | SocketKind::RawUdp => None,
     };
     Twin::with(question_life, Box::new(reach))
 }
