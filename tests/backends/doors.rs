@@ -114,6 +114,7 @@ fn a_port_without_a_door_is_refused_at_once_and_recorded() {
             .filter(|event| event["sluice.reason"] == "no_door")
             .map(|event| format!("{}:{}", event["server.address"], event["server.port"]))
             .collect();
+        assert_eq!(events[0]["sluice.unanswered"], "recorded");
         assert_eq!(refused, ["\"93.184.216.34\":6379", "\"198.18.0.1\":8443"], "{events:?}");
     }
 }

@@ -8,10 +8,12 @@
 
 mod after_work;
 mod at_once;
+mod attachments;
 mod automatic;
 mod delegated;
 mod doors;
 mod ends;
+mod engines;
 mod leftovers;
 mod library;
 mod network;

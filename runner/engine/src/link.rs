@@ -72,6 +72,11 @@ impl Link {
         peer.filter(|pid| *pid > 0).ok_or(LinkError::NotHere)
     }
 
+    /// The connection itself, where it is not for messages.
+    pub fn into_stream(self) -> UnixStream {
+        self.lines.into_inner()
+    }
+
     /// What was measured before any command.
     pub async fn facts(&mut self, within: Duration) -> Result<BTreeMap<String, String>, LinkError> {
         let reading = async {

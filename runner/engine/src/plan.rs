@@ -392,7 +392,9 @@ fn attach(
         Some(wanted) if abilities.attachments.contains(&wanted) => wanted,
         Some(wanted) => return Err(refused(wanted, "your configuration", why_not_sockets)),
         None => {
-            let strongest = abilities.attachments.iter().copied().max().unwrap_or_default();
+            // A relay is for where there is nothing else; nobody has it without asking.
+            let ours = abilities.attachments.iter().copied();
+            let strongest = ours.filter(|way| *way != Attachment::Relay).max().unwrap_or_default();
             if let Some(why) = &abilities.no_sockets {
                 notes.push(format!("the sandbox is attached to its gateway by a network: {why}"));
             }
@@ -409,6 +411,14 @@ fn attach(
     Ok(chosen)
 }
 
+/// Where a sandbox without a network finds its gateway.
+pub fn gateway_of(attach: Attachment) -> Ipv4Addr {
+    match attach {
+        Attachment::Network | Attachment::Sockets => doors::GATEWAY,
+        Attachment::Relay => doors::RELAYED_GATEWAY,
+    }
+}
+
 /// The doors that the policy's rules ask for.
 fn doors(
     policy: &Policy,
@@ -423,7 +433,7 @@ fn doors(
     // Somebody else is there already, who speaks to programs that know proxies.
     planned.ports.retain(|port| !doors::FIXED_PORTS.contains(port));
     for (index, named) in (0..).zip(wanted.tcp) {
-        let address = doors::named(index);
+        let address = doors::named(gateway_of(attach), index);
         let host = named.host.to_string();
         planned.hosts.push(HostDoorsPlan { host, address, ports: named.ports });
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io;
 
-use policies::{Registries, RegistryUrl};
+use policies::{Attachment, Registries, RegistryUrl};
 use protocol::settings::{
     CaPlace, DnsAnswers, GatewaySettings, LimitSettings, ListenSettings, PortDoor, RegistryUrls,
     RootFiles, RunOrigin, TcpDoor, Topology, UpstreamPlaces,
@@ -100,14 +100,14 @@ fn listeners(
             listen.tcp = doors
                 .hosts
                 .iter()
-                .flat_map(|named| own_ports(named).map(move |port| (named, port)))
+                .flat_map(|named| own_ports(planned, named).map(move |port| (named, port)))
                 .map(|(named, port)| TcpDoor {
                     host: named.host.clone(),
                     port,
                     at: format!("fd:{}", door_of_host(named, port)),
                 })
                 .collect();
-            listen.unanswered = Some(format!("fd:{UNANSWERED}"));
+            listen.unanswered = listens_everywhere(planned).then(|| format!("fd:{UNANSWERED}"));
             (Topology::Host, listen, dns)
         }
     }
@@ -123,16 +123,23 @@ pub(crate) fn door_of_host(named: &HostDoorsPlan, port: u16) -> String {
     format!("tcp-{}-{port}", named.address)
 }
 
+/// Whether every address of the sandbox's network leads to the gateway, and what finds no
+/// door there is seen. It takes a privilege to make a network so.
+pub(crate) fn listens_everywhere(network: &NetworkPlan) -> bool {
+    network.attach == Attachment::Sockets
+}
+
 /// The ports of a host that have sockets of their own. Those that are listened on at every
 /// address tell it by the address.
-pub(crate) fn own_ports(named: &HostDoorsPlan) -> impl Iterator<Item = u16> {
-    named.ports.iter().copied().filter(|port| !EVERYWHERE.contains(port))
+pub(crate) fn own_ports(network: &NetworkPlan, named: &HostDoorsPlan) -> impl Iterator<Item = u16> {
+    let everywhere = if listens_everywhere(network) { EVERYWHERE.as_slice() } else { &[] };
+    named.ports.iter().copied().filter(move |port| !everywhere.contains(port))
 }
 
 /// Names, HTTP and TLS are answered at every address.
 const EVERYWHERE: [u16; 3] = [53, 80, 443];
 
-/// What the socket is called that sees what nobody answers.
+/// What the sockets are called that see what nobody answers.
 pub(crate) const UNANSWERED: &str = "unanswered";
 
 fn registries(known: &Registries) -> RegistryUrls {

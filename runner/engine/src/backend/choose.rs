@@ -44,8 +44,9 @@ async fn auto(environment: &Environment) -> Result<OpenedBackend, BackendError> 
         Err(err) => err,
     };
     // Whoever names an engine means that one.
-    if environment.variable("DOCKER_HOST").is_some_and(|told| !told.is_empty()) {
-        let advice = "DOCKER_HOST names this engine; unset it, or choose with --backend";
+    if Docker::is_named(environment) {
+        let advice = "DOCKER_HOST or a Docker context names this engine; unset it, or choose with \
+                      --backend";
         return Err(BackendError { source: no_engine.source.context(advice), ..no_engine });
     }
     let no_podman = match Podman::is_here(environment) {

@@ -5,12 +5,11 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use protocol::doors::GATEWAY;
 use protocol::launcher::{DoorsSpec, LauncherMessage, ListenerSpec, SocketKind};
 
 use super::launcher::Launcher;
-use crate::plan::{NetworkPlan, Ports};
-use crate::settings::{UNANSWERED, door_of_host, door_of_port, own_ports};
+use crate::plan::{NetworkPlan, Ports, gateway_of};
+use crate::settings::{UNANSWERED, door_of_host, door_of_port, listens_everywhere, own_ports};
 
 /// The sockets, and what the gateway's settings call them.
 #[derive(Debug, Default)]
@@ -44,10 +43,16 @@ impl Doors {
         let mut launcher = Launcher::start(launcher, "doors")?;
         let spec = DoorsSpec { pid, listeners };
         launcher.voice.say(&spec).await?;
+        Self::received(&mut launcher, &spec.listeners).await
+    }
+
+    /// Those that a launcher was told to open, and hands over.
+    pub(in crate::backend) async fn received(
+        launcher: &mut Launcher,
+        listeners: &[ListenerSpec],
+    ) -> io::Result<Self> {
         match launcher.hear().await? {
-            Some((LauncherMessage::ListenersOpened, sockets)) => {
-                Self::opened(&spec.listeners, sockets)
-            }
+            Some((LauncherMessage::ListenersOpened, sockets)) => Self::opened(listeners, sockets),
             Some((LauncherMessage::Failed { step, why }, _)) => {
                 Err(io::Error::other(format!("cannot {step}: {why}")))
             }
@@ -59,9 +64,9 @@ impl Doors {
 
 /// Everything the gateway listens on, in the order in which it is opened.
 ///
-/// Names, HTTP and TLS at every address, since a program may have its own idea of where a
-/// host is. The rest at the gateway's own address, and at those of hosts that have one:
-/// what a sandbox serves on loopback is not in the way.
+/// Names, HTTP and TLS at every address where that is possible, since a program may have its
+/// own idea of where a host is. The rest at the gateway's own address, and at those of hosts
+/// that have one: what a sandbox serves on loopback is not in the way.
 pub(in crate::backend) fn listeners(network: &NetworkPlan) -> Vec<ListenerSpec> {
     let Ports { dns, http, https, proxy, socks } = network.ports;
     let listener = |name: &str, address, port, kind| ListenerSpec {
@@ -70,21 +75,25 @@ pub(in crate::backend) fn listeners(network: &NetworkPlan) -> Vec<ListenerSpec> 
         port,
         kind,
     };
-    let everywhere = Ipv4Addr::UNSPECIFIED;
+    let gateway = gateway_of(network.attach);
+    let captured = if listens_everywhere(network) { Ipv4Addr::UNSPECIFIED } else { gateway };
     let mut listeners = vec![
-        listener("dns", everywhere, dns, SocketKind::Udp),
-        listener("dns", everywhere, dns, SocketKind::Tcp),
-        listener("http", everywhere, http, SocketKind::Tcp),
-        listener("https", everywhere, https, SocketKind::Tcp),
-        listener("proxy", GATEWAY, proxy, SocketKind::Tcp),
-        listener("socks", GATEWAY, socks, SocketKind::Tcp),
-        listener(UNANSWERED, everywhere, 0, SocketKind::Packets),
+        listener("dns", captured, dns, SocketKind::Udp),
+        listener("dns", captured, dns, SocketKind::Tcp),
+        listener("http", captured, http, SocketKind::Tcp),
+        listener("https", captured, https, SocketKind::Tcp),
+        listener("proxy", gateway, proxy, SocketKind::Tcp),
+        listener("socks", gateway, socks, SocketKind::Tcp),
     ];
+    if listens_everywhere(network) {
+        let raw = [SocketKind::RawTcp, SocketKind::RawUdp];
+        listeners.extend(raw.map(|kind| listener(UNANSWERED, Ipv4Addr::UNSPECIFIED, 0, kind)));
+    }
     for port in &network.doors.ports {
-        listeners.push(listener(&door_of_port(*port), GATEWAY, *port, SocketKind::Tcp));
+        listeners.push(listener(&door_of_port(*port), gateway, *port, SocketKind::Tcp));
     }
     for named in &network.doors.hosts {
-        listeners.extend(own_ports(named).map(|port| {
+        listeners.extend(own_ports(network, named).map(|port| {
             listener(&door_of_host(named, port), named.address, port, SocketKind::Tcp)
         }));
     }

@@ -4,6 +4,7 @@
 //! there. It needs no container, no network and no image. What belongs to it is
 //! remembered in its run's folder, where a sweep finds it.
 
+use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -11,8 +12,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use policies::Attachment;
 use protocol::launcher::{GatewaySpec, MountEntry, ProcessLimits, SandboxSpec};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::sync::Mutex;
 
 use super::doors::{self, Doors};
 use super::engine::labels::RunNames;
@@ -20,7 +23,8 @@ use super::launcher::{say, start};
 use super::local::LocalFiles;
 use super::mount_entries::{devices, optional};
 use super::processes::{self, Role};
-use super::{GatewayContent, GatewayHandle, GatewayLog, LabelledResource};
+use super::relay::Twin;
+use super::{GatewayContent, GatewayHandle, GatewayLog, LabelledResource, MadeNetwork, Network};
 use crate::environment::Environment;
 use crate::image::gateway::PLAIN_COPIES;
 use crate::plan::{NetworkPlan, Plan, RunId};
@@ -28,18 +32,20 @@ use crate::resource::Resource;
 use crate::run_lock;
 
 /// Starts, finds and ends gateways that are processes.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(in crate::backend) struct GatewayProcesses {
     /// `sluice-launch`.
     launcher: PathBuf,
     /// Where the folders of runs are.
     runtime: PathBuf,
+    /// Of runs whose sandbox is not there yet.
+    twins: Mutex<HashMap<RunId, Twin>>,
 }
 
 impl GatewayProcesses {
     pub(in crate::backend) fn here(environment: &Environment) -> anyhow::Result<Self> {
         let launcher = environment.program("sluice-launch", "SLUICE_LAUNCH_PROGRAM")?;
-        Ok(Self { launcher, runtime: environment.runtime() })
+        Ok(Self { launcher, runtime: environment.runtime(), twins: Mutex::default() })
     }
 
     /// Opens the gateway's sockets in the network of a sandbox whose first process this is.
@@ -49,6 +55,29 @@ impl GatewayProcesses {
         first_process: i32,
     ) -> io::Result<Doors> {
         Doors::open_in(&self.launcher, first_process, doors::listeners(network)).await
+    }
+
+    /// Makes the network of a sandbox without one. The gateway's sockets come with it where
+    /// they need not wait for the sandbox.
+    pub(in crate::backend) async fn make_network(&self, plan: &Plan) -> io::Result<MadeNetwork> {
+        let network = Network::of_doors(plan);
+        let doors = match &plan.network {
+            Some(planned) if planned.attach == Attachment::Relay => {
+                let (twin, doors) = Twin::make(&self.launcher, plan, planned).await?;
+                self.twins.lock().await.insert(plan.run.clone(), twin);
+                Some(doors)
+            }
+            Some(_) | None => None,
+        };
+        Ok(MadeNetwork { network, doors })
+    }
+
+    /// Where the first process of a relayed sandbox is expected; nothing of another.
+    pub(in crate::backend) async fn expect_relay(&self, run: &RunId) -> io::Result<()> {
+        match self.twins.lock().await.remove(run) {
+            Some(twin) => twin.serve(&LocalFiles::of(run, &self.runtime)),
+            None => Ok(()),
+        }
     }
 
     /// Starts it with its sockets, which are its own from then on: when it is gone, nobody

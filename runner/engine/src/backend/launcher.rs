@@ -95,6 +95,15 @@ impl LauncherWriter {
         say(&self.0, message, &[]).await
     }
 
+    /// One line, and the descriptors that go with it.
+    pub(in crate::backend) async fn hand_over(
+        &self,
+        message: &impl Serialize,
+        fds: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        say(&self.0, message, fds).await
+    }
+
     /// Ends the sandbox. That nobody listens any more is as good.
     pub(in crate::backend) async fn kill(&self) {
         drop(self.say(&LauncherCommand::Kill).await);

@@ -56,6 +56,11 @@ impl LocalFiles {
         self.folder.join("runner.sock")
     }
 
+    /// The socket that it comes to with what is said at its doors, where it relays them.
+    pub(super) fn relay_socket(&self) -> PathBuf {
+        self.folder.join("relay.sock")
+    }
+
     pub(super) fn listen(&self) -> io::Result<PendingLink> {
         PendingLink::listen_at(&self.socket())
     }

@@ -20,6 +20,7 @@ mod mount_entries;
 pub mod namespaces;
 pub mod podman;
 mod processes;
+mod relay;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -38,7 +39,7 @@ use tokio::sync::Notify;
 pub use crate::abilities::{Abilities, Enforcement, UserOf};
 use crate::connector::Connector;
 use crate::link::PendingLink;
-use crate::plan::{Plan, RunId};
+use crate::plan::{Plan, RunId, gateway_of};
 use crate::resource::{Resource, RunResources};
 pub use choose::{OpenedBackend, all, open};
 pub use content::{ContentFiles, GatewayContent, Masked, SandboxContent, WorkspaceMount};
@@ -205,11 +206,15 @@ pub struct Network {
 impl Network {
     /// Of a sandbox that has no network but the gateway's sockets: every address in there
     /// leads to them.
-    fn of_doors(run: &RunId) -> Self {
+    fn of_doors(plan: &Plan) -> Self {
+        let attach = plan.network.as_ref().map(|network| network.attach).unwrap_or_default();
         Self {
-            name: engine::labels::RunNames::of(run).sandbox,
-            gateway: protocol::doors::GATEWAY,
-            sandbox: protocol::doors::OWN,
+            name: engine::labels::RunNames::of(&plan.run).sandbox,
+            gateway: gateway_of(attach),
+            sandbox: match attach {
+                Attachment::Network | Attachment::Sockets => protocol::doors::OWN,
+                Attachment::Relay => Ipv4Addr::LOCALHOST,
+            },
             listeners: ListenerSource::Inherited,
         }
     }

@@ -13,6 +13,7 @@ mod sandbox;
 mod users;
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -45,12 +46,18 @@ use crate::spec::AGENT_IMAGE;
 pub struct Docker {
     engine: Engine,
     user: UserOf,
-    /// Or why a gateway cannot be a process of this machine.
-    gateways: Result<GatewayProcesses, String>,
+    gateways: GatewayProcesses,
+    /// Why a gateway's sockets cannot be opened in a container, where that is so.
+    no_sockets: Option<String>,
 }
 
 impl Docker {
-    /// Reaches the engine that `DOCKER_HOST` names, else the one at the usual socket.
+    /// Whether the person names an engine, or a broken setting may do so.
+    pub fn is_named(environment: &Environment) -> bool {
+        !reach::socket(environment).is_ok_and(|socket| socket == Path::new(reach::USUAL))
+    }
+
+    /// Reaches the engine that the person's settings name, else the one at the usual socket.
     pub async fn connect(environment: &Environment) -> Result<Self, BackendError> {
         let unreachable = |why| broken(BackendStep::Connect, why);
         let socket = reach::socket(environment).map_err(unreachable)?;
@@ -67,12 +74,11 @@ impl Docker {
         // A busy engine makes networks one after the other.
         let api = api.with_timeout(REQUEST_TIMEOUT);
         let user = user(&api).await;
-        let gateways = match rustix::process::geteuid().is_root() {
-            true => GatewayProcesses::here(environment).map_err(|err| err.to_string()),
-            false => Err("only root may enter a container's network".to_owned()),
-        };
+        let gateways = GatewayProcesses::here(environment).map_err(unreachable)?;
+        let is_root = rustix::process::geteuid().is_root();
+        let no_sockets = (!is_root).then(|| "only root may enter a container's network".to_owned());
         let environment = environment.clone();
-        Ok(Self { engine: Engine { api, name: NAME, environment }, user, gateways })
+        Ok(Self { engine: Engine { api, name: NAME, environment }, user, gateways, no_sockets })
     }
 }
 
@@ -87,11 +93,11 @@ impl Backend for Docker {
         Abilities {
             backend: NAME,
             image: AGENT_IMAGE,
-            attachments: match &self.gateways {
-                Ok(_) => vec![Attachment::Sockets, Attachment::Network],
-                Err(_) => vec![Attachment::Network],
+            attachments: match &self.no_sockets {
+                None => Attachment::ALL.to_vec(),
+                Some(_) => vec![Attachment::Relay, Attachment::Network],
             },
-            no_sockets: self.gateways.as_ref().err().cloned(),
+            no_sockets: self.no_sockets.clone(),
             cpus: Enforcement::Enforced,
             memory: Enforcement::Enforced,
             pids: Enforcement::Enforced,
@@ -144,8 +150,9 @@ impl Backend for Docker {
     }
 
     async fn make_network(&self, plan: &Plan) -> Result<MadeNetwork, BackendError> {
-        if is_attached_by(plan, Attachment::Sockets) {
-            return Ok(MadeNetwork { network: Network::of_doors(&plan.run), doors: None });
+        if !is_attached_by(plan, Attachment::Network) {
+            let made = self.gateways.make_network(plan).await;
+            return made.map_err(|err| broken(BackendStep::MakeNetwork, err));
         }
         // A rule we may not set is not relied upon.
         let environment = self.engine.environment.clone();
@@ -182,11 +189,13 @@ impl Backend for Docker {
     ) -> Result<GatewayHandle, BackendError> {
         let written = self.engine.local(&plan.run).write_settings(settings);
         written.map_err(self.engine.unwritten())?;
-        if let (ListenerSource::Inherited, Ok(gateways)) = (network.listeners, &self.gateways) {
-            let started = gateways.start(plan, &gateway.content, doors).await;
-            return started.map_err(|err| broken(BackendStep::StartGateway, err));
+        match network.listeners {
+            ListenerSource::Inherited => {
+                let started = self.gateways.start(plan, &gateway.content, doors).await;
+                started.map_err(|err| broken(BackendStep::StartGateway, err))
+            }
+            ListenerSource::Own => gateway::start(self, plan, &gateway.name, network).await,
         }
-        gateway::start(self, plan, &gateway.name, network).await
     }
 
     fn control(&self, run: &RunId) -> Connector {
@@ -199,7 +208,7 @@ impl Backend for Docker {
         content: &SandboxContent,
         network: Option<&Network>,
     ) -> Result<CreatedSandbox, BackendError> {
-        let link = containers::expect_link(&self.engine, plan)?;
+        let link = containers::expect_link(&self.engine, &self.gateways, plan).await?;
         let sandbox = sandbox::create(self, plan, content, network).await?;
         Ok(CreatedSandbox { sandbox, link })
     }
@@ -226,14 +235,14 @@ impl Backend for Docker {
 
     async fn labelled(&self) -> Result<Vec<LabelledResource>, BackendError> {
         let mut found = sweep::found(&self.engine).await?;
-        found.extend(self.gateways.iter().flat_map(|gateways| gateways.found(NAME)));
+        found.extend(self.gateways.found(NAME));
         Ok(found)
     }
 
     async fn remove(&self, resource: &Resource) -> Result<(), BackendError> {
-        match (resource, &self.gateways) {
-            (Resource::Process(name), Ok(gateways)) => {
-                gateways.end(name).await.map_err(|err| broken(BackendStep::Remove, err))
+        match resource {
+            Resource::Process(name) => {
+                self.gateways.end(name).await.map_err(|err| broken(BackendStep::Remove, err))
             }
             _ => sweep::remove(&self.engine, resource).await,
         }

@@ -16,9 +16,11 @@ use bollard::query_parameters::CreateContainerOptionsBuilder;
 use inside::launch::privileges;
 use inside::seccomp;
 
-use super::container_env::{Bind, INIT, MASKED, READ_ONLY, SHARED_MEMORY, binds, init_args};
+use super::container_env::{
+    ANY_PORT, Bind, INIT, MASKED, READ_ONLY, SHARED_MEMORY, binds, init_args, relayed,
+};
 use super::labels::{RunNames, labels};
-use super::{Docker, broken, failed, status, users};
+use super::{Docker, broken, failed, in_its_words, status, users};
 use crate::backend::{
     BackendError, BackendStep, ListenerSource, Network, Sandbox, SandboxContent, WorkspaceMount,
 };
@@ -57,7 +59,13 @@ pub(super) async fn create(
             let image = &plan.image;
             let advice =
                 format!("there is no image `{image}`; `sluice image build` makes the usual one");
-            return broken(BackendStep::FindImage, anyhow::Error::new(err).context(advice));
+            return broken(BackendStep::FindImage, in_its_words(err.into()).context(advice));
+        }
+        if err.to_string().contains(NO_SUCH_FILE_THERE) {
+            let advice = "the engine does not see this machine's files, so it is on another \
+                          machine, or in a container of its own; run sluice where the engine is, \
+                          or choose another backend with --backend";
+            return broken(BackendStep::Create, in_its_words(err.into()).context(advice));
         }
         broken(BackendStep::Create, err)
     })?;
@@ -123,10 +131,13 @@ fn host_config(
             .zip(plan.network.as_ref())
             .map(|(made, planned)| vec![format!("{}:{}", planned.gateway, made.gateway)]),
         sysctls: network.map(|_| {
-            map(&[
+            let mut sysctls = map(&[
                 ("net.ipv6.conf.all.disable_ipv6", "1"),
                 ("net.ipv6.conf.default.disable_ipv6", "1"),
-            ])
+            ]);
+            let any_port = relayed(plan).map(|_| ANY_PORT);
+            sysctls.extend(any_port.map(|(name, from)| (name.to_owned(), from.to_owned())));
+            sysctls
         }),
 
         cap_drop: Some(vec!["ALL".to_owned()]),
@@ -231,6 +242,9 @@ fn ulimit(name: &str, most: u64) -> ResourcesUlimits {
 fn clamp(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
+
+/// What the engine says of a mount whose files are not where it looks.
+const NO_SUCH_FILE_THERE: &str = "bind source path does not exist";
 
 pub(super) fn map(pairs: &[(&str, &str)]) -> HashMap<String, String> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()

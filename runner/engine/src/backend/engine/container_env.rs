@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
-use protocol::init::{InitArgs, SandboxLifetime};
+use policies::Attachment;
+use protocol::init::{InitArgs, RelayArgs, SandboxLifetime};
 
+use crate::backend::doors;
 use crate::backend::local::LocalFiles;
 use crate::backend::{SandboxContent, WorkspaceMount};
-use crate::plan::Plan;
+use crate::plan::{NetworkPlan, Plan};
 
 /// Something of the host's that a sandbox sees.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -30,6 +32,7 @@ pub(in crate::backend) fn binds(
     };
     let mut binds = vec![bind(&inside.init, INIT, true), bind(&local.socket(), SOCKET, false)];
     binds.extend(inside.probe.iter().map(|probe| bind(probe, PROBE, true)));
+    binds.extend(relayed(plan).map(|_| bind(&local.relay_socket(), RELAY_SOCKET, false)));
     if let Some(network) = &plan.network {
         let kit = local.trust();
         binds.push(bind(&kit, &network.trust, true));
@@ -59,14 +62,26 @@ pub(in crate::backend) fn init_args(plan: &Plan) -> Vec<String> {
             Some(session) => SandboxLifetime::Until(session.until.into()),
             None => SandboxLifetime::Attached,
         },
-        relay: None,
+        relay: relayed(plan).map(|network| RelayArgs {
+            socket: RELAY_SOCKET.into(),
+            doors: doors::listeners(network),
+        }),
     };
     vec![serde_json::to_string(&args).expect("plain data")]
 }
 
+/// The network of a sandbox whose first process opens the doors by itself.
+pub(in crate::backend) fn relayed(plan: &Plan) -> Option<&NetworkPlan> {
+    plan.network.as_ref().filter(|network| network.attach == Attachment::Relay)
+}
+
+/// What lets it, without a privilege.
+pub(in crate::backend) const ANY_PORT: (&str, &str) = ("net.ipv4.ip_unprivileged_port_start", "0");
+
 pub(in crate::backend) const INIT: &str = "/run/sluice/init";
 pub(crate) const PROBE: &str = "/run/sluice/probe";
 pub(in crate::backend) const SOCKET: &str = "/run/sluice/runner.sock";
+const RELAY_SOCKET: &str = "/run/sluice/relay.sock";
 pub(in crate::backend) const SHARED_MEMORY: u64 = 64 << 20;
 
 /// What the engine hides by itself, and what it forgot.

@@ -26,18 +26,20 @@ pub(in crate::backend) async fn start(
 }
 
 /// Makes what a sandbox mounts besides its content, and the way to its first process.
-pub(in crate::backend) fn expect_link(
+pub(in crate::backend) async fn expect_link(
     engine: &Engine,
+    gateways: &GatewayProcesses,
     plan: &Plan,
 ) -> Result<PendingLink, BackendError> {
     let local = engine.local(&plan.run);
-    let make = || {
+    let make = async {
         if plan.network.is_some() {
             local.make_trust_kit()?;
         }
+        gateways.expect_relay(&plan.run).await?;
         local.listen()
     };
-    make().map_err(engine.unwritten())
+    make.await.map_err(engine.unwritten())
 }
 
 /// Attaches to a gateway first and starts it second, so that nothing that it prints
@@ -78,14 +80,13 @@ pub(in crate::backend) async fn start_gateway(
 /// Opens the gateway's sockets in a container that has no network.
 pub(in crate::backend) async fn open_doors(
     engine: &Engine,
-    gateways: &Result<GatewayProcesses, String>,
+    gateways: &GatewayProcesses,
     plan: &Plan,
     first_process: i32,
 ) -> Result<Doors, BackendError> {
-    let failed = |err: anyhow::Error| engine.broken(BackendStep::OpenDoors, err);
-    let gateways = gateways.as_ref().map_err(|why| failed(anyhow::anyhow!(why.clone())))?;
     let Some(network) = &plan.network else { return Ok(Doors::default()) };
-    gateways.open_doors(network, first_process).await.map_err(|err| failed(err.into()))
+    let opened = gateways.open_doors(network, first_process).await;
+    opened.map_err(|err| engine.broken(BackendStep::OpenDoors, err))
 }
 
 /// That it has ended by itself meanwhile is as good.

@@ -56,7 +56,8 @@ impl Engine {
 
 /// What an engine said. The library calls every engine Docker.
 pub(super) fn in_its_words(why: anyhow::Error) -> anyhow::Error {
-    match why.downcast_ref::<Error>() {
+    // Of an error with advice around it the advice stays.
+    match why.chain().next().and_then(|first| first.downcast_ref::<Error>()) {
         Some(Error::DockerResponseServerError { status_code, message }) => {
             anyhow::anyhow!("the engine answered {status_code}: {message}")
         }

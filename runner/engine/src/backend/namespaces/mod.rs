@@ -172,7 +172,7 @@ impl Backend for Namespaces {
 
     async fn make_network(&self, plan: &Plan) -> Result<MadeNetwork, BackendError> {
         let (begun, doors) = self.begin(plan, BackendStep::MakeNetwork).await?;
-        let network = Network::of_doors(&plan.run);
+        let network = Network::of_doors(plan);
         self.runs.lock().await.insert(network.name.clone(), begun);
         Ok(MadeNetwork { network, doors })
     }

@@ -71,7 +71,7 @@ impl About {
         Abilities {
             backend: NAME,
             image: AGENT_IMAGE,
-            attachments: vec![Attachment::Sockets, Attachment::Network],
+            attachments: Attachment::ALL.to_vec(),
             no_sockets: None,
             cpus: self.limits("cpu"),
             memory: self.limits("memory"),

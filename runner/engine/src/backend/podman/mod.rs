@@ -50,8 +50,7 @@ pub struct Podman {
     engine: Engine,
     libpod: Libpod,
     about: About,
-    /// Or why a gateway cannot be a process of this machine.
-    gateways: Result<GatewayProcesses, String>,
+    gateways: GatewayProcesses,
     /// Ends with us, where it is ours.
     _service: Option<Service>,
 }
@@ -101,7 +100,7 @@ impl Podman {
         )
         .map_err(|err| broken(err.into()))?;
         let api = api.negotiate_version().await.map_err(|err| broken(err.into()))?;
-        let gateways = GatewayProcesses::here(&environment).map_err(|err| err.to_string());
+        let gateways = GatewayProcesses::here(&environment).map_err(broken)?;
         Ok(Self {
             engine: Engine { api, name: NAME, environment },
             libpod,
@@ -129,12 +128,7 @@ impl Backend for Podman {
     }
 
     fn abilities(&self) -> Abilities {
-        let mut abilities = self.about.abilities();
-        if let Err(why) = &self.gateways {
-            abilities.attachments.retain(|way| *way != Attachment::Sockets);
-            abilities.no_sockets = Some(why.clone());
-        }
-        abilities
+        self.about.abilities()
     }
 
     async fn has_image(&self, image: &str) -> bool {
@@ -178,11 +172,12 @@ impl Backend for Podman {
     }
 
     async fn make_network(&self, plan: &Plan) -> Result<MadeNetwork, BackendError> {
-        let network = match is_attached_by(plan, Attachment::Sockets) {
-            true => Network::of_doors(&plan.run),
-            false => network::make(self, &plan.run).await?,
-        };
-        Ok(MadeNetwork { network, doors: None })
+        if is_attached_by(plan, Attachment::Network) {
+            let network = network::make(self, &plan.run).await?;
+            return Ok(MadeNetwork { network, doors: None });
+        }
+        let made = self.gateways.make_network(plan).await;
+        made.map_err(|err| self.broken(BackendStep::MakeNetwork, err))
     }
 
     async fn open_doors(&self, plan: &Plan, first_process: i32) -> Result<Doors, BackendError> {
@@ -209,11 +204,13 @@ impl Backend for Podman {
     ) -> Result<GatewayHandle, BackendError> {
         let written = self.engine.local(&plan.run).write_settings(settings);
         written.map_err(self.engine.unwritten())?;
-        if let (ListenerSource::Inherited, Ok(gateways)) = (network.listeners, &self.gateways) {
-            let started = gateways.start(plan, &gateway.content, doors).await;
-            return started.map_err(|err| self.broken(BackendStep::StartGateway, err));
+        match network.listeners {
+            ListenerSource::Inherited => {
+                let started = self.gateways.start(plan, &gateway.content, doors).await;
+                started.map_err(|err| self.broken(BackendStep::StartGateway, err))
+            }
+            ListenerSource::Own => gateway::start(self, plan, &gateway, network).await,
         }
-        gateway::start(self, plan, &gateway, network).await
     }
 
     fn control(&self, run: &RunId) -> Connector {
@@ -226,7 +223,7 @@ impl Backend for Podman {
         content: &SandboxContent,
         network: Option<&Network>,
     ) -> Result<CreatedSandbox, BackendError> {
-        let link = containers::expect_link(&self.engine, plan)?;
+        let link = containers::expect_link(&self.engine, &self.gateways, plan).await?;
         let sandbox = sandbox::create(self, plan, content, network).await?;
         Ok(CreatedSandbox { sandbox, link })
     }
@@ -260,18 +257,18 @@ impl Backend for Podman {
 
     async fn labelled(&self) -> Result<Vec<LabelledResource>, BackendError> {
         let mut found = sweep::found(&self.engine).await?;
-        found.extend(self.gateways.iter().flat_map(|gateways| gateways.found(NAME)));
+        found.extend(self.gateways.found(NAME));
         Ok(found)
     }
 
     async fn remove(&self, resource: &Resource) -> Result<(), BackendError> {
-        let work = match (resource, &self.gateways) {
-            (Resource::Container(name), _) => self.work_of(name).await,
-            (Resource::Process(name), Ok(gateways)) => {
-                let ended = gateways.end(name).await;
+        let work = match resource {
+            Resource::Container(name) => self.work_of(name).await,
+            Resource::Process(name) => {
+                let ended = self.gateways.end(name).await;
                 return ended.map_err(|err| self.broken(BackendStep::Remove, err));
             }
-            _ => None,
+            Resource::Folder(_) | Resource::Network(_) | Resource::Volume(_) => None,
         };
         sweep::remove(&self.engine, resource).await?;
         if let Some(work) = work {

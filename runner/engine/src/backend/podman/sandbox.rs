@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 
 use super::container::{bind, closed, set, sysctls, ulimits, write};
 use super::{Podman, WORK};
-use crate::backend::engine::container_env::{Bind, INIT, MASKED, SHARED_MEMORY, binds, init_args};
+use crate::backend::engine::container_env::{
+    ANY_PORT, Bind, INIT, MASKED, SHARED_MEMORY, binds, init_args, relayed,
+};
 use crate::backend::engine::labels::RunNames;
 use crate::backend::{
     BackendError, BackendStep, Enforcement, ListenerSource, Network, Sandbox, SandboxContent,
@@ -106,7 +108,12 @@ fn container(podman: &Podman, plan: &Plan, network: Option<&Network>, names: &Ru
         ],
     );
     match network.filter(|network| network.listeners == ListenerSource::Own) {
-        None => set(&mut wanted, [("netns", json!({"nsmode": "none"}))]),
+        None => {
+            set(&mut wanted, [("netns", json!({"nsmode": "none"}))]);
+            if relayed(plan).is_some() {
+                set(&mut wanted, [("sysctl", sysctls(&[ANY_PORT]))]);
+            }
+        }
         Some(network) => set(
             &mut wanted,
             [
