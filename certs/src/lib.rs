@@ -45,7 +45,7 @@ pub use mint::{Leaf, Mint, MintError};
 pub use roots::{Roots, RootsError, UpstreamTls, system_pem};
 pub use server_tls::{Alpn, Serving};
 pub use subject::{Subject, SubjectError};
-pub use trust_kit::{PublicRoots, TrustKit, TrustKitError};
+pub use trust_kit::{PublicRoots, TrustKit, TrustKitContents, TrustKitError};
 
 /// The one crypto library, named wherever a configuration is built.
 ///

@@ -57,24 +57,18 @@ impl TrustKit {
         roots: &Roots,
         system: Option<PathBuf>,
     ) -> Result<Self, TrustKitError> {
-        let ca = ca.clone().into_owned();
-        RootCertStore::empty().add(ca.clone()).map_err(TrustKitError::NotAnAuthority)?;
-        let (public, mut trusted) = collect(roots, system)?;
-        trusted.retain(|root| *root != ca);
-        trusted.insert(0, ca.clone());
-
+        let contents = TrustKitContents::make_with(ca, roots, system)?;
         enter(directory)?;
         let kit = Self {
             ca: directory.join(Self::CA),
             bundle: directory.join(Self::BUNDLE),
             truststore: directory.join(Self::TRUSTSTORE),
-            public,
+            public: contents.public,
         };
-        place(&kit.ca, pem::certificate(&ca).as_bytes())?;
-        let bundle: String = trusted.iter().map(|root| pem::certificate(root)).collect();
-        place(&kit.bundle, bundle.as_bytes())?;
-        place(&kit.truststore, &trust_store(&trusted)?)?;
-        kit.holds(&ca)?;
+        place(&kit.ca, &contents.ca)?;
+        place(&kit.bundle, &contents.bundle)?;
+        place(&kit.truststore, &contents.truststore)?;
+        kit.holds(ca)?;
         Ok(kit)
     }
 
@@ -93,6 +87,41 @@ impl TrustKit {
             return Err(TrustKitError::NotInside { path: self.truststore.clone() });
         }
         Ok(())
+    }
+}
+
+/// The files of a kit, for whoever puts them where they are used.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TrustKitContents {
+    pub ca: Vec<u8>,
+    pub bundle: Vec<u8>,
+    pub truststore: Vec<u8>,
+    pub public: PublicRoots,
+}
+
+impl TrustKitContents {
+    /// Makes what [`TrustKit::write`] writes.
+    pub fn make(ca: &CertificateDer<'_>, roots: &Roots) -> Result<Self, TrustKitError> {
+        Self::make_with(ca, roots, system_bundle::find())
+    }
+
+    fn make_with(
+        ca: &CertificateDer<'_>,
+        roots: &Roots,
+        system: Option<PathBuf>,
+    ) -> Result<Self, TrustKitError> {
+        let ca = ca.clone().into_owned();
+        RootCertStore::empty().add(ca.clone()).map_err(TrustKitError::NotAnAuthority)?;
+        let (public, mut trusted) = collect(roots, system)?;
+        trusted.retain(|root| *root != ca);
+        trusted.insert(0, ca.clone());
+        let bundle: String = trusted.iter().map(|root| pem::certificate(root)).collect();
+        Ok(Self {
+            ca: pem::certificate(&ca).into_bytes(),
+            bundle: bundle.into_bytes(),
+            truststore: trust_store(&trusted)?,
+            public,
+        })
     }
 }
 

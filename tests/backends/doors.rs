@@ -100,7 +100,8 @@ fn a_port_that_a_rule_names_is_open_to_programs_that_know_no_proxy() {
 /// tried.
 #[test]
 fn a_port_without_a_door_is_refused_at_once_and_recorded() {
-    for person in people_with_doors() {
+    let people = people_with_doors();
+    for person in people.into_iter().filter(Person::sees_what_finds_no_door) {
         let policy = person.policy("version: 1\nnet: {enabled: true}\n");
         let script = "nc -w 60 93.184.216.34 6379 </dev/null; nc -w 60 up.test 8443 </dev/null
                       nc -l -p 9000 >/dev/null & sleep 1; echo x | nc 127.0.0.1 9000; true";

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
-use certs::TrustKit;
+use certs::{TrustKit, TrustKitContents};
 use files::mounts;
 use files::tree::Directory;
 use policies::Workspace;
@@ -178,12 +178,11 @@ impl Prepared {
             .map_err(PrepareError::Certificate)?;
         let roots =
             certs::Roots { files: resolved.upstream.roots.clone(), ..certs::Roots::default() };
-        let made = self.folder.join("ca.made");
-        TrustKit::write(&made, &certificate, &roots)?;
+        let made = TrustKitContents::make(&certificate, &roots)?;
         let mut kit = ContentFiles::default();
-        for name in [TrustKit::BUNDLE, TrustKit::CA, TrustKit::TRUSTSTORE] {
-            kit.add(name, fs::read(made.join(name)).map_err(failed("read", &made))?);
-        }
+        kit.add(TrustKit::BUNDLE, made.bundle);
+        kit.add(TrustKit::CA, made.ca);
+        kit.add(TrustKit::TRUSTSTORE, made.truststore);
         Ok(kit)
     }
 }

@@ -150,7 +150,10 @@ pub async fn supervise(
     let mut ended: Option<Ended> = None;
     let mut has_caller = true;
     let mut again = time::interval(KILL_AGAIN_INTERVAL);
-    while command.following || passing.is_some() || (sandbox.is_some() && ended.is_none()) {
+    while command.following
+        || passing.is_some()
+        || (sandbox.is_some() && ended.is_none() && command.needs_word_from_outside())
+    {
         select! {
             // What a caller has not taken yet is in the spool, and everything else goes on.
             event = events.recv(), if command.following && passing.is_none() => {
@@ -260,6 +263,17 @@ impl Supervised<'_> {
     /// nor is what a limit has stopped.
     fn may_be_stopped(&self) -> bool {
         self.last.is_none() && !is_over(self.seen.stopped)
+    }
+
+    /// Whether how its sandbox ended says something that is not known from inside. An engine
+    /// takes its time to tell, and the sandbox is removed in any case.
+    fn needs_word_from_outside(&self) -> bool {
+        match self.last.as_ref().map(|last| &last.end) {
+            // As a shell says that memory ran out.
+            Some(CommandEnd::Exited(code)) => *code == KILLED,
+            Some(CommandEnd::Unstartable { .. }) => false,
+            Some(_) | None => true,
+        }
     }
 
     fn is_kept_past_its_time(&self) -> bool {
@@ -374,3 +388,5 @@ const REFUSED_FOR: Duration = Duration::from_secs(10);
 /// How long after the deadline the sandbox has for keeping it by itself.
 pub const OVERDUE_SLACK: Duration = Duration::from_secs(10);
 const BROKEN_PIPE: u8 = 13;
+/// What is left of a process that was killed.
+const KILLED: u8 = 137;

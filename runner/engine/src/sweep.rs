@@ -115,7 +115,7 @@ async fn close_lost(
     swept: &mut Swept,
 ) {
     let Some(state) = environment.state() else { return };
-    for (unsealed, sealer) in Unsealed::abandoned(&state) {
+    for (unsealed, sealer) in Unsealed::abandoned(&state, &environment.runtime()) {
         let is_ours = unsealed.plan.backend == backend || unsealed.plan.backend == "none";
         if is_ours && !standing.contains(unsealed.run()) {
             let missing = unsealed.close_as_lost(sealer).await;

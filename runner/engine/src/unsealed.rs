@@ -134,24 +134,28 @@ impl Unsealed {
         path.exists().then_some(Sealer { path, _lock: file })
     }
 
-    /// Every run of this installation that nobody carries out any more.
-    pub fn abandoned(state: &Path) -> Vec<(Self, Sealer)> {
+    /// Every run of this installation that nobody carries out any more. Those whose folder
+    /// is in `runtime` and held are not even read: at a start there may be a hundred.
+    pub fn abandoned(state: &Path, runtime: &Path) -> Vec<(Self, Sealer)> {
         let entries = fs::read_dir(state_folder::unsealed(state)).into_iter().flatten().flatten();
         let paths = entries.map(|entry| entry.path());
         let all = paths.filter(|path| path.extension().is_some_and(|ending| ending == "json"));
-        all.filter_map(|path| {
-            let unsealed: Self = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-            let goes_on = match unsealed.plan.session.is_some() {
-                true => unsealed.folder.join(SESSION_FILE).exists(),
-                false => is_locked(&unsealed.folder),
-            };
-            if goes_on {
-                return None;
-            }
-            let sealer = unsealed.take_over()?;
-            Some((unsealed, sealer))
-        })
-        .collect()
+        let is_held =
+            |path: &PathBuf| path.file_stem().is_some_and(|run| is_locked(&runtime.join(run)));
+        all.filter(|path| !is_held(path))
+            .filter_map(|path| {
+                let unsealed: Self = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+                let goes_on = match unsealed.plan.session.is_some() {
+                    true => unsealed.folder.join(SESSION_FILE).exists(),
+                    false => is_locked(&unsealed.folder),
+                };
+                if goes_on {
+                    return None;
+                }
+                let sealer = unsealed.take_over()?;
+                Some((unsealed, sealer))
+            })
+            .collect()
     }
 
     /// Closes the evidence of a run whose runner is gone; what is missing in it.
@@ -299,14 +303,14 @@ mod tests {
     fn a_run_is_abandoned_only_when_nobody_holds_it_any_more() {
         let home = tempfile::tempdir().unwrap();
         let sealer = unsealed(home.path(), &RunId::now()).register().unwrap();
-        assert!(Unsealed::abandoned(home.path()).is_empty(), "its runner lives");
+        assert!(Unsealed::abandoned(home.path(), home.path()).is_empty(), "its runner lives");
         // As when the process ends, however it ends.
         drop(sealer);
-        let mut abandoned = Unsealed::abandoned(home.path());
+        let mut abandoned = Unsealed::abandoned(home.path(), home.path());
         assert_eq!(abandoned.len(), 1);
-        assert!(Unsealed::abandoned(home.path()).is_empty(), "somebody is sealing it");
+        assert!(Unsealed::abandoned(home.path(), home.path()).is_empty(), "somebody is sealing it");
         abandoned.pop().unwrap().1.done();
-        assert!(Unsealed::abandoned(home.path()).is_empty());
+        assert!(Unsealed::abandoned(home.path(), home.path()).is_empty());
     }
 
     #[tokio::test]
@@ -326,7 +330,7 @@ mod tests {
             fs::write(&file, format!("{first}\n{torn}")).unwrap();
 
             drop(unsealed.register().unwrap());
-            let (found, sealer) = Unsealed::abandoned(home.path()).pop().unwrap();
+            let (found, sealer) = Unsealed::abandoned(home.path(), home.path()).pop().unwrap();
             assert_eq!(
                 found.close_as_lost(sealer).await,
                 ["record: cannot open \

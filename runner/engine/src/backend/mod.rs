@@ -142,6 +142,13 @@ pub trait Backend: Send + Sync {
     async fn remove(&self, resource: &Resource) -> Result<(), BackendError>;
 }
 
+/// How many sandboxes are made well at once. More at once take turns in each of their steps,
+/// so that all are done when the last one is.
+fn max_concurrent_starts() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (4 * processors).max(8)
+}
+
 /// Whether the sandbox of `plan` is attached to its gateway in this way.
 fn is_attached_by(plan: &Plan, way: Attachment) -> bool {
     plan.network.as_ref().is_some_and(|network| network.attach == way)

@@ -59,7 +59,6 @@ fn walls(
     let (order, opened) = hear_order(launcher)?;
 
     // While the launcher waits for the kernel to put us into our groups.
-    pools::bound().map_err(failed("bound what the kernel counts for a user"))?;
     rustix::system::sethostname(order.hostname.as_bytes()).map_err(failed("name its host"))?;
     let build = "build its root";
     mounts::keep_to_ourselves().map_err(failed(build))?;
@@ -74,6 +73,8 @@ fn walls(
     // Only when we are in our groups: the root of this namespace is where we are.
     hear(launcher, b"entered")?;
     kernel::unshare(UnshareFlags::NEWCGROUP).map_err(failed("have control groups of its own"))?;
+    // Namespaces are among it, and that was the last.
+    pools::bound().map_err(failed("bound what the kernel counts for a user"))?;
     let root = mounts::build(&order, sources).map_err(told).map_err(failed(build))?;
     mounts::enter(&root).map_err(failed("enter its root"))?;
     drop(root);

@@ -142,7 +142,7 @@ impl Backend for Docker {
     }
 
     fn max_concurrent_starts(&self) -> Option<usize> {
-        Some(super::engine::max_concurrent_starts())
+        Some(super::max_concurrent_starts())
     }
 
     fn resources(&self, plan: &Plan) -> RunResources {

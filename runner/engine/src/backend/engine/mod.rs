@@ -65,13 +65,6 @@ pub(super) fn in_its_words(why: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// How many sandboxes an engine makes well at once: each takes two containers and a
-/// network, and networks are made one after the other.
-pub(in crate::backend) fn max_concurrent_starts() -> usize {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    (4 * processors).max(8)
-}
-
 /// What an engine has no word for.
 pub(in crate::backend) fn shared_terminals() -> Enforcement {
     let why = "an engine counts terminals for all containers together, of which the host keeps a \

@@ -166,6 +166,10 @@ impl Backend for Namespaces {
         true
     }
 
+    fn max_concurrent_starts(&self) -> Option<usize> {
+        Some(super::max_concurrent_starts())
+    }
+
     fn resources(&self, plan: &Plan) -> RunResources {
         RunResources { others: Vec::new(), ..RunNames::of(&plan.run).resources(plan) }
     }

@@ -5,7 +5,7 @@
 
 use inside::launch::pools;
 use policies::Attachment;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::NAME;
 use crate::backend::{Abilities, Enforcement, UserOf};
@@ -13,13 +13,13 @@ use crate::backend::{shared_inotify, shared_pipes};
 use crate::spec::AGENT_IMAGE;
 
 /// The parts of `podman info` that matter here.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) struct About {
     host: PodmanHost,
     version: Version,
 }
 
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PodmanHost {
     cgroup_version: String,
@@ -30,12 +30,12 @@ struct PodmanHost {
     security: Security,
 }
 
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 struct Security {
     rootless: bool,
 }
 
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 struct Version {
     #[serde(rename = "Version")]
     version: String,

@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bollard::ClientVersion;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
@@ -95,6 +96,22 @@ impl Libpod {
         Ok(Listener(listener))
     }
 
+    /// The version of Docker's interface that it answers. It says so with every answer; to
+    /// be asked as Docker is takes it a quarter of a second.
+    pub(super) async fn docker_version(&self) -> Result<ClientVersion, LibpodError> {
+        let (answer, _driven) =
+            self.http.send(Method::GET, &versioned("/_ping"), Bytes::new()).await?;
+        let said = answer.headers().get("api-version").and_then(|value| value.to_str().ok());
+        let version = said.and_then(|said| {
+            let (major, minor) = said.split_once('.')?;
+            let minor = minor.split('.').next()?;
+            Some((major.parse().ok()?, minor.parse().ok()?))
+        });
+        // Podman 4 and everything newer answers this one.
+        let (major_version, minor_version) = version.unwrap_or(OLDEST_DOCKER_VERSION);
+        Ok(ClientVersion { major_version, minor_version })
+    }
+
     async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Value, LibpodError> {
         let (status, body) = self.http.ask(method, &versioned(path), body, REQUEST_TIMEOUT).await?;
         if !status.is_success() {
@@ -124,6 +141,7 @@ fn refused(status: StatusCode, body: &[u8]) -> LibpodError {
     LibpodError::Refused { status: status.as_u16(), message }
 }
 
+const OLDEST_DOCKER_VERSION: (usize, usize) = (1, 40);
 /// The oldest version of the interface that has what we ask for.
 const VERSION: &str = "4.0.0";
 /// To make a container, an image may first have to be copied for its user.

@@ -13,6 +13,7 @@ mod gateway;
 mod libpod;
 mod network;
 mod pools;
+mod remembered;
 mod sandbox;
 mod service;
 mod stats;
@@ -42,6 +43,7 @@ use crate::plan::{Plan, RunId};
 use crate::resource::{Resource, RunResources};
 use about::About;
 use libpod::Libpod;
+use remembered::Remembered;
 use service::Service;
 
 /// A Podman that answers.
@@ -87,19 +89,26 @@ impl Podman {
         environment: Environment,
     ) -> Result<Self, BackendError> {
         let broken = unreachable;
-        let said = libpod.get("/info").await.map_err(|err| broken(err.into()))?;
-        let about: About = serde_json::from_value(said).map_err(|err| broken(err.into()))?;
+        // Of one that somebody else serves we do not know what it depends on.
+        let remembered = service.as_ref().map(|_| Remembered::of(&environment));
+        let about = match remembered.as_ref().and_then(Remembered::read) {
+            Some(about) => about,
+            None => {
+                let said = libpod.get("/info").await.map_err(|err| broken(err.into()))?;
+                let about = serde_json::from_value(said).map_err(|err| broken(err.into()))?;
+                if let Some(remembered) = remembered {
+                    remembered.keep(&about);
+                }
+                about
+            }
+        };
         if let Some(why) = about.unfit() {
             return Err(broken(anyhow::anyhow!(why)));
         }
         let socket = libpod.socket().display().to_string();
-        let api = bollard::Docker::connect_with_unix(
-            &socket,
-            REQUEST_TIMEOUT_SECONDS,
-            bollard::API_DEFAULT_VERSION,
-        )
-        .map_err(|err| broken(err.into()))?;
-        let api = api.negotiate_version().await.map_err(|err| broken(err.into()))?;
+        let version = libpod.docker_version().await.map_err(|err| broken(err.into()))?;
+        let api = bollard::Docker::connect_with_unix(&socket, REQUEST_TIMEOUT_SECONDS, &version)
+            .map_err(|err| broken(err.into()))?;
         let gateways = GatewayProcesses::here(&environment).map_err(broken)?;
         Ok(Self {
             engine: Engine { api, name: NAME, environment },
@@ -161,7 +170,7 @@ impl Backend for Podman {
     }
 
     fn max_concurrent_starts(&self) -> Option<usize> {
-        Some(engine::max_concurrent_starts())
+        Some(super::max_concurrent_starts())
     }
 
     fn resources(&self, plan: &Plan) -> RunResources {

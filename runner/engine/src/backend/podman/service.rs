@@ -193,7 +193,7 @@ const TURN: &str = ".podman-turn";
 const WAITING: Duration = Duration::from_secs(120);
 const ENDING: Duration = Duration::from_secs(2);
 const SERVICE_START_TIMEOUT: Duration = Duration::from_secs(30);
-const SERVICE_POLL_INTERVAL: Duration = Duration::from_millis(20);
+const SERVICE_POLL_INTERVAL: Duration = Duration::from_millis(3);
 
 #[cfg(test)]
 mod tests {

@@ -373,6 +373,12 @@ fn icmp(targets: &Targets) -> AttackVerdict {
     if hosts.is_empty() {
         return AttackVerdict::Untried("no address of the host was named".to_owned());
     }
+    // An address that is our own here, as where every one is, is answered by this sandbox.
+    let is_own = |host: &IpAddr| UdpSocket::bind((*host, 0)).is_ok();
+    let hosts: Vec<IpAddr> = hosts.into_iter().filter(|host| !is_own(host)).collect();
+    if hosts.is_empty() {
+        return AttackVerdict::held("every address is this sandbox's own");
+    }
     let mut said = Vec::new();
     for host in &hosts {
         let echo = [8, 0, 0, 0, 0, 0, 0, 1, b's', b'l', b'u', b'i'];
@@ -385,17 +391,12 @@ fn icmp(targets: &Targets) -> AttackVerdict {
     let mut buffer = [0_u8; 256];
     match rustix::net::recv(&socket, &mut buffer[..], RecvFlags::empty()) {
         // Type 0 is an echo's reply; anything else says that there is no way.
-        Ok((length, _)) if length > 0 && buffer.first() == Some(&0) && !is_local(&hosts) => {
+        Ok((length, _)) if length > 0 && buffer.first() == Some(&0) => {
             AttackVerdict::broken("the host answered")
         }
-        Ok(_) => AttackVerdict::held("answered by this sandbox itself"),
+        Ok(_) => AttackVerdict::held(format_args!("{}, and no echo", distinct(&said))),
         Err(_) => AttackVerdict::held(format_args!("{}, no answer", distinct(&said))),
     }
-}
-
-/// Whether these addresses are our own here, as where every address is.
-fn is_local(hosts: &BTreeSet<IpAddr>) -> bool {
-    hosts.iter().all(|host| UdpSocket::bind((*host, 0)).is_ok())
 }
 
 fn leak(_: &Targets) -> AttackVerdict {
