@@ -8,6 +8,7 @@ use std::process::Command;
 use std::thread;
 
 use serde_json::Value;
+use tests::available::{is_installed, skip};
 use tests::boxes::Person;
 use tests::postgres::{Postgres, WHO_IT_IS};
 use tests::{ChildDeadline as _, CommandDeadline as _, JoinDeadline as _, wait_for};
@@ -182,4 +183,54 @@ fn who_may_not_open_doors_has_a_network_and_is_told() {
     let ran = person.shell(&["--policy", &policy], "echo it ran");
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{}", ran.stderr);
     assert!(ran.stderr.contains("`sockets`"), "{}", ran.stderr);
+}
+
+/// The gateway takes as many as it can serve, the kernel keeps as many again, and the rest
+/// wait; a neighbour notices nothing, and neither does who comes after.
+#[test]
+fn ten_thousand_connections_to_its_own_doors_harm_nobody_else() {
+    let (Some(mut person), Some(neighbour)) =
+        (Person::with_namespaces(programs()), Person::with_namespaces(programs()))
+    else {
+        return;
+    };
+    if !is_installed("python3") {
+        skip("python3");
+        return;
+    }
+    person.set("SLUICE_IMAGE", "host");
+    let script = "python3 -uc '
+import os, signal, socket, sys
+children = []
+for _ in range(20):
+    ready, opened = os.pipe()
+    child = os.fork()
+    if child == 0:
+        kept = []
+        for _ in range(500):
+            kept.append(socket.socket())
+            kept[-1].setblocking(False)
+            kept[-1].connect_ex((\"198.18.0.1\", 443))
+        os.write(opened, b\"x\")
+        signal.pause()
+    os.read(ready, 1)
+    children.append(child)
+print(\"opened\", len(children) * 500)
+sys.stdin.readline()
+for child in children:
+    os.kill(child, signal.SIGKILL)
+asking = socket.create_connection((\"198.18.0.1\", 80))
+asking.sendall(b\"GET / HTTP/1.1\\r\\nHost: x.test\\r\\n\\r\\n\")
+print(asking.recv(12).decode())'";
+    let policy = person.policy("version: 1\nnet: {enabled: true}\n");
+    let mut running = person.start_shell(&["--policy", &policy], script);
+    running.printed("opened 10000");
+    let policy = neighbour.policy("version: 1\nnet: {enabled: true}\n");
+    let asked = neighbour.shell(&["--policy", &policy], "wget -O - http://evil.test/ 2>&1; true");
+    assert!(asked.stdout.contains("HTTP/1.1 403"), "{}{}", asked.stdout, asked.stderr);
+    running.child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let mut said = String::new();
+    running.child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(said, "opened 10000\nHTTP/1.1 403\n");
+    assert!(running.child.wait_in_time().unwrap().success());
 }

@@ -78,6 +78,11 @@ impl Drop for SecondEngine {
     }
 }
 
+/// These engines make no networks.
+fn somebody() -> Option<Person> {
+    Person::with_docker(programs()).map(|person| person.attached_by("sockets"))
+}
+
 const NETWORK: &str = "version: 1\nnet: {enabled: true}\n";
 
 #[test]
@@ -92,11 +97,11 @@ fn an_engine_that_settings_name_is_used_where_it_sees_this_machines_files() {
         assert!(running.child.wait_in_time().unwrap().success(), "{how}");
         assert_eq!(second.containers(), "", "{how}");
     };
-    let Some(mut person) = Person::with_docker(programs()) else { return };
+    let Some(mut person) = somebody() else { return };
     person.set("DOCKER_HOST", &second.address());
     ran_there(&person, "DOCKER_HOST");
 
-    let Some(mut person) = Person::with_docker(programs()) else { return };
+    let Some(mut person) = somebody() else { return };
     let config: PathBuf = second.home.path().join("config");
     let context = config.join("contexts/meta/0");
     fs::create_dir_all(&context).unwrap();
@@ -112,7 +117,7 @@ fn an_engine_that_settings_name_is_used_where_it_sees_this_machines_files() {
 
 #[test]
 fn an_engine_that_does_not_see_this_machines_files_is_refused_with_what_to_do() {
-    let Some(mut person) = Person::with_docker(programs()) else { return };
+    let Some(mut person) = somebody() else { return };
     let Some(second) = SecondEngine::start(&["/tmp", "/run"]) else { return };
     person.set("DOCKER_HOST", &second.address());
     for flags in [vec![], vec!["--policy".to_owned(), person.policy(NETWORK)]] {

@@ -129,8 +129,8 @@ impl SelfInvocation {
 
     /// A server that is `host`, where gateways of `backend` see this machine.
     pub async fn stand_in(&self, backend: &dyn Backend, host: &str) -> anyhow::Result<Standin> {
-        let strongest = || backend.abilities().attachments.into_iter().max().unwrap_or_default();
-        let here = backend.host_address(self.attach.unwrap_or_else(strongest)).await?;
+        let usual = || backend.abilities().usual_attachment();
+        let here = backend.host_address(self.attach.unwrap_or_else(usual)).await?;
         let standin = Setup::new(SocketAddr::new(here, 0), &[host]).start().await;
         let cannot = || format!("cannot serve at {here}, where the gateway sees this machine");
         standin.with_context(cannot)

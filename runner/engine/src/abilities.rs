@@ -37,6 +37,15 @@ pub enum UserOf {
     Itself,
 }
 
+impl Abilities {
+    /// The strongest attachment that is chosen by itself. A relay is for where there is nothing
+    /// else; nobody has it without asking.
+    pub fn usual_attachment(&self) -> Attachment {
+        let usual = self.attachments.iter().copied().filter(|way| *way != Attachment::Relay);
+        usual.max().unwrap_or_default()
+    }
+}
+
 /// Whether a limit is one.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Enforcement {

@@ -17,6 +17,7 @@ pub mod connector;
 pub mod control;
 pub mod detached;
 pub mod disk;
+mod door_places;
 pub mod environment;
 pub mod evidence;
 pub mod first_process;

@@ -14,6 +14,7 @@ use std::fs;
 use std::ops::Range;
 
 use audit::Digest;
+use protocol::UserIds;
 
 use crate::run_id::RunId;
 
@@ -75,6 +76,15 @@ fn covers(map: &str, wanted: &Range<u32>) -> bool {
         first <= u64::from(wanted.start) && u64::from(wanted.end) <= first.saturating_add(count)
     })
 }
+
+/// Who a gateway is: the caller, unless that is root.
+pub fn gateway_user() -> UserIds {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    if uid == 0 { UserIds { uid: GATEWAY_UID, gid: GATEWAY_UID } } else { UserIds { uid, gid } }
+}
+
+/// A user that no distribution gives away.
+const GATEWAY_UID: u32 = 65532;
 
 #[cfg(test)]
 mod tests {

@@ -392,13 +392,10 @@ fn attach(
         Some(wanted) if abilities.attachments.contains(&wanted) => wanted,
         Some(wanted) => return Err(refused(wanted, "your configuration", why_not_sockets)),
         None => {
-            // A relay is for where there is nothing else; nobody has it without asking.
-            let ours = abilities.attachments.iter().copied();
-            let strongest = ours.filter(|way| *way != Attachment::Relay).max().unwrap_or_default();
             if let Some(why) = &abilities.no_sockets {
                 notes.push(format!("the sandbox is attached to its gateway by a network: {why}"));
             }
-            strongest
+            abilities.usual_attachment()
         }
     };
     if chosen < policy.net.attach {

@@ -24,6 +24,7 @@ use crate::backend::{
 use crate::disk::{Watch, Watched};
 use crate::environment::Environment;
 use crate::evidence::{FolderError, RunFolder};
+use crate::own_user;
 use crate::plan::{MountPlan, Plan, UserIds};
 use crate::run_lock::{self, RunLock};
 use crate::settings;
@@ -92,7 +93,7 @@ pub fn prepare(plan: &Plan, resolved: &ResolvedRun) -> Result<Prepared, PrepareE
         Some(_) => Some(GatewayContent {
             program: find("sluice-gateway", "SLUICE_GATEWAY_PROGRAM")?,
             audit: evidence.gateway_log()?,
-            user: settings::gateway_user(),
+            user: own_user::gateway_user(),
         }),
     };
     Ok(Prepared { folder, sandbox: inside, gateway, workspace, evidence, _held: held })

@@ -23,8 +23,8 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::{task, time};
 
 use crate::backend::{
-    Backend, ContentFiles, CreatedGateway, CreatedSandbox, Doors, GatewayHandle, ListenerSource,
-    Network, Provenance, Sandbox,
+    Backend, ContentFiles, CreatedGateway, CreatedSandbox, GatewayHandle, ListenerSource, Network,
+    OpenDoors, Provenance, Sandbox,
 };
 use crate::command::{self, Input};
 use crate::control::ControlClient;
@@ -299,7 +299,7 @@ pub async fn bring_up(
 struct GatewayParts {
     network: Network,
     gateway: CreatedGateway,
-    doors: oneshot::Receiver<Doors>,
+    doors: oneshot::Receiver<OpenDoors>,
     /// The CA certificates by which it verifies upstreams.
     roots: ContentFiles,
 }
@@ -308,7 +308,7 @@ struct GatewayParts {
 struct SandboxParts<'p> {
     network: Option<&'p Network>,
     /// Told of the gateway's sockets, where they are opened in the sandbox.
-    waits_for_doors: Option<oneshot::Sender<Doors>>,
+    waits_for_doors: Option<oneshot::Sender<OpenDoors>>,
     /// Notified when there will be no gateway.
     hopeless: &'p Notify,
 }

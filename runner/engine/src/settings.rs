@@ -4,14 +4,15 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io;
 
-use policies::{Attachment, Registries, RegistryUrl};
+use policies::{Registries, RegistryUrl};
 use protocol::settings::{
     CaPlace, DnsAnswers, GatewaySettings, LimitSettings, ListenSettings, PortDoor, RegistryUrls,
     RootFiles, RunOrigin, TcpDoor, Topology, UpstreamPlaces,
 };
 
 use crate::backend::{ContentFiles, ListenerSource, Network};
-use crate::plan::{HostDoorsPlan, NetworkPlan, Origin, Plan, UserIds};
+use crate::door_places::{UNANSWERED, door_of_host, door_of_port, listens_everywhere, own_ports};
+use crate::plan::{NetworkPlan, Origin, Plan};
 pub use crate::spec::{GatewayPolicy, Upstream};
 
 /// Everything that the gateway reads: its settings, the policy, and the CA certificates by
@@ -113,35 +114,6 @@ fn listeners(
     }
 }
 
-/// What the socket of a further port is called.
-pub(crate) fn door_of_port(port: u16) -> String {
-    format!("port-{port}")
-}
-
-/// What the socket of a host is called.
-pub(crate) fn door_of_host(named: &HostDoorsPlan, port: u16) -> String {
-    format!("tcp-{}-{port}", named.address)
-}
-
-/// Whether every address of the sandbox's network leads to the gateway, and what finds no
-/// door there is seen. It takes a privilege to make a network so.
-pub(crate) fn listens_everywhere(network: &NetworkPlan) -> bool {
-    network.attach == Attachment::Sockets
-}
-
-/// The ports of a host that have sockets of their own. Those that are listened on at every
-/// address tell it by the address.
-pub(crate) fn own_ports(network: &NetworkPlan, named: &HostDoorsPlan) -> impl Iterator<Item = u16> {
-    let everywhere = if listens_everywhere(network) { EVERYWHERE.as_slice() } else { &[] };
-    named.ports.iter().copied().filter(move |port| !everywhere.contains(port))
-}
-
-/// Names, HTTP and TLS are answered at every address.
-const EVERYWHERE: [u16; 3] = [53, 80, 443];
-
-/// What the sockets are called that see what nobody answers.
-pub(crate) const UNANSWERED: &str = "unanswered";
-
 fn registries(known: &Registries) -> RegistryUrls {
     let list = |urls: &[RegistryUrl]| urls.iter().map(ToString::to_string).collect();
     let Registries { npm, pip, pip_files } = known;
@@ -178,18 +150,9 @@ pub fn upstream_roots(upstream: &Upstream) -> io::Result<ContentFiles> {
     Ok(files)
 }
 
-/// Who the gateway is: the caller, unless that is root.
-pub fn gateway_user() -> UserIds {
-    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    if uid == 0 { UserIds { uid: GATEWAY_UID, gid: GATEWAY_UID } } else { UserIds { uid, gid } }
-}
-
 /// Where the policy's files are, below the settings: the whole path of each, so
 /// that what was beside a file, or above it, still is.
 const POLICY_ROOT: &str = "files";
-
-/// A user that no distribution gives away.
-const GATEWAY_UID: u32 = 65532;
 
 #[cfg(test)]
 mod tests {

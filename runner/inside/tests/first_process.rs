@@ -608,10 +608,7 @@ fn a_sandbox_whose_doors_cannot_be_opened_does_not_start_and_says_why() {
     let twice = [door(SocketKind::Tcp, 443), door(SocketKind::Tcp, 443)];
     for (doors, why) in [
         (&twice[..], "Tcp on 127.18.0.1:443: Address already in use (os error 98)"),
-        (
-            &[door(SocketKind::RawTcp, 0)],
-            "Packets on 127.18.0.1:0: a relay has no door for packets",
-        ),
+        (&[door(SocketKind::RawTcp, 0)], "RawTcp on 127.18.0.1:0: a relay has no door for packets"),
         // Nobody listens for the channel.
         (&twice[..1], "relay.sock: No such file or directory (os error 2)"),
     ] {

@@ -8,17 +8,17 @@ use std::path::Path;
 use protocol::launcher::{DoorsSpec, LauncherMessage, ListenerSpec, SocketKind};
 
 use super::launcher::Launcher;
+use crate::door_places::{UNANSWERED, door_of_host, door_of_port, listens_everywhere, own_ports};
 use crate::plan::{NetworkPlan, Ports, gateway_of};
-use crate::settings::{UNANSWERED, door_of_host, door_of_port, listens_everywhere, own_ports};
 
 /// The sockets, and what the gateway's settings call them.
 #[derive(Debug, Default)]
-pub struct Doors {
+pub struct OpenDoors {
     pub(in crate::backend) names: Vec<String>,
     pub(in crate::backend) sockets: Vec<OwnedFd>,
 }
 
-impl Doors {
+impl OpenDoors {
     /// The sockets that were opened for these listeners, in the same order.
     pub(in crate::backend) fn opened(
         listeners: &[ListenerSpec],

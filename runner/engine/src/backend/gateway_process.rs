@@ -17,13 +17,13 @@ use protocol::launcher::{GatewaySpec, MountEntry, ProcessLimits, SandboxSpec};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::sync::Mutex;
 
-use super::doors::{self, Doors};
+use super::doors::{self, OpenDoors};
 use super::engine::labels::RunNames;
 use super::launcher::{say, start};
 use super::local::LocalFiles;
 use super::mount_entries::{devices, optional};
 use super::processes::{self, Role};
-use super::relay::Twin;
+use super::relay::RelayTwin;
 use super::{GatewayContent, GatewayHandle, GatewayLog, LabelledResource, MadeNetwork, Network};
 use crate::environment::Environment;
 use crate::image::gateway::PLAIN_COPIES;
@@ -39,7 +39,7 @@ pub(in crate::backend) struct GatewayProcesses {
     /// Where the folders of runs are.
     runtime: PathBuf,
     /// Of runs whose sandbox is not there yet.
-    twins: Mutex<HashMap<RunId, Twin>>,
+    twins: Mutex<HashMap<RunId, RelayTwin>>,
 }
 
 impl GatewayProcesses {
@@ -53,8 +53,8 @@ impl GatewayProcesses {
         &self,
         network: &NetworkPlan,
         first_process: i32,
-    ) -> io::Result<Doors> {
-        Doors::open_in(&self.launcher, first_process, doors::listeners(network)).await
+    ) -> io::Result<OpenDoors> {
+        OpenDoors::open_in(&self.launcher, first_process, doors::listeners(network)).await
     }
 
     /// Makes the network of a sandbox without one. The gateway's sockets come with it where
@@ -63,7 +63,7 @@ impl GatewayProcesses {
         let network = Network::of_doors(plan);
         let doors = match &plan.network {
             Some(planned) if planned.attach == Attachment::Relay => {
-                let (twin, doors) = Twin::make(&self.launcher, plan, planned).await?;
+                let (twin, doors) = RelayTwin::make(&self.launcher, plan, planned).await?;
                 self.twins.lock().await.insert(plan.run.clone(), twin);
                 Some(doors)
             }
@@ -86,7 +86,7 @@ impl GatewayProcesses {
         &self,
         plan: &Plan,
         content: &GatewayContent,
-        doors: Doors,
+        doors: OpenDoors,
     ) -> io::Result<GatewayHandle> {
         let local = LocalFiles::of(&plan.run, &self.runtime);
         let log = match plan.session.is_some() {
@@ -98,7 +98,7 @@ impl GatewayProcesses {
                 [Stdio::from(file.try_clone()?), Stdio::from(file)]
             }
         };
-        let Doors { names, sockets } = doors;
+        let OpenDoors { names, sockets } = doors;
         let (mut child, socket) = start(&self.launcher, "gateway", log)?;
         processes::remember(&self.runtime, &plan.run, Role::Gateway, child.id())?;
         let fds: Vec<_> = sockets.iter().map(OwnedFd::as_fd).collect();

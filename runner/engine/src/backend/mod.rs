@@ -43,7 +43,7 @@ use crate::plan::{Plan, RunId, gateway_of};
 use crate::resource::{Resource, RunResources};
 pub use choose::{OpenedBackend, all, open};
 pub use content::{ContentFiles, GatewayContent, Masked, SandboxContent, WorkspaceMount};
-pub use doors::Doors;
+pub use doors::OpenDoors;
 
 /// A place that can hold sandboxes.
 #[async_trait]
@@ -86,9 +86,9 @@ pub trait Backend: Send + Sync {
 
     /// Opens the gateway's sockets in the network of a sandbox that has started, where
     /// [`Backend::make_network`] could not. `first_process` is its number on this machine.
-    async fn open_doors(&self, plan: &Plan, first_process: i32) -> Result<Doors, BackendError> {
+    async fn open_doors(&self, plan: &Plan, first_process: i32) -> Result<OpenDoors, BackendError> {
         let _ = (plan, first_process);
-        Ok(Doors::default())
+        Ok(OpenDoors::default())
     }
 
     /// Makes of the gateway what does not have to wait for the network.
@@ -105,7 +105,7 @@ pub trait Backend: Send + Sync {
         plan: &Plan,
         gateway: CreatedGateway,
         network: &Network,
-        doors: Doors,
+        doors: OpenDoors,
         settings: &ContentFiles,
     ) -> Result<GatewayHandle, BackendError>;
 
@@ -231,7 +231,7 @@ impl Network {
 #[derive(Debug)]
 pub struct MadeNetwork {
     pub network: Network,
-    pub doors: Option<Doors>,
+    pub doors: Option<OpenDoors>,
 }
 
 /// How a gateway comes by its listening sockets.

@@ -13,28 +13,28 @@ use std::time::Duration;
 
 use protocol::launcher::{LauncherCommand, LauncherMessage, RelaySpec};
 
-use super::doors::{self, Doors};
+use super::doors::{self, OpenDoors};
 use super::launcher::Launcher;
 use super::local::LocalFiles;
 use crate::link::PendingLink;
+use crate::own_user;
 use crate::plan::{NetworkPlan, Plan};
-use crate::settings;
 
 /// A twin that waits for its sandbox.
 #[derive(Debug)]
-pub(in crate::backend) struct Twin {
+pub(in crate::backend) struct RelayTwin {
     launcher: Launcher,
 }
 
-impl Twin {
+impl RelayTwin {
     /// Makes it, with the gateway's sockets.
     pub(in crate::backend) async fn make(
         program: &Path,
         plan: &Plan,
         network: &NetworkPlan,
-    ) -> io::Result<(Self, Doors)> {
+    ) -> io::Result<(Self, OpenDoors)> {
         let mut launcher = Launcher::start(program, "relay")?;
-        let user = settings::gateway_user();
+        let user = own_user::gateway_user();
         let spec = RelaySpec {
             listeners: doors::listeners(network),
             user: user.uid,
@@ -42,7 +42,7 @@ impl Twin {
             session: plan.session.is_some(),
         };
         launcher.voice.say(&spec).await?;
-        let doors = Doors::received(&mut launcher, &spec.listeners).await?;
+        let doors = OpenDoors::received(&mut launcher, &spec.listeners).await?;
         Ok((Self { launcher }, doors))
     }
 

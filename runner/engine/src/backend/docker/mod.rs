@@ -21,7 +21,7 @@ use bollard::errors::Error;
 
 use policies::Attachment;
 
-use super::doors::Doors;
+use super::doors::OpenDoors;
 use super::engine::labels::RunNames;
 use super::engine::{
     Engine, container_env, containers, in_its_words, labels, shared_terminals, stats, status,
@@ -161,7 +161,7 @@ impl Backend for Docker {
         Ok(MadeNetwork { network, doors: None })
     }
 
-    async fn open_doors(&self, plan: &Plan, first_process: i32) -> Result<Doors, BackendError> {
+    async fn open_doors(&self, plan: &Plan, first_process: i32) -> Result<OpenDoors, BackendError> {
         containers::open_doors(&self.engine, &self.gateways, plan, first_process).await
     }
 
@@ -184,7 +184,7 @@ impl Backend for Docker {
         plan: &Plan,
         gateway: CreatedGateway,
         network: &Network,
-        doors: Doors,
+        doors: OpenDoors,
         settings: &ContentFiles,
     ) -> Result<GatewayHandle, BackendError> {
         let written = self.engine.local(&plan.run).write_settings(settings);

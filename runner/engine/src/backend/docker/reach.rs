@@ -56,7 +56,7 @@ fn chosen_context(environment: &Environment) -> anyhow::Result<Option<String>> {
         Err(err) if err.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
         Err(err) => return Err(err).with_context(|| format!("cannot read {}", path.display())),
     };
-    let config: Config =
+    let config: DockerConfig =
         serde_json::from_slice(&text).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(config.current_context.filter(|name| !name.is_empty()))
 }
@@ -86,7 +86,7 @@ fn settings(environment: &Environment) -> Option<PathBuf> {
 }
 
 #[derive(Deserialize)]
-struct Config {
+struct DockerConfig {
     #[serde(rename = "currentContext")]
     current_context: Option<String>,
 }

@@ -7,7 +7,7 @@ use bollard::query_parameters::{
 use futures_util::StreamExt as _;
 
 use super::{Engine, status};
-use crate::backend::doors::Doors;
+use crate::backend::doors::OpenDoors;
 use crate::backend::gateway_process::GatewayProcesses;
 use crate::backend::{BackendError, BackendStep, Ended, GatewayHandle, GatewayLog, Sandbox};
 use crate::link::PendingLink;
@@ -83,8 +83,8 @@ pub(in crate::backend) async fn open_doors(
     gateways: &GatewayProcesses,
     plan: &Plan,
     first_process: i32,
-) -> Result<Doors, BackendError> {
-    let Some(network) = &plan.network else { return Ok(Doors::default()) };
+) -> Result<OpenDoors, BackendError> {
+    let Some(network) = &plan.network else { return Ok(OpenDoors::default()) };
     let opened = gateways.open_doors(network, first_process).await;
     opened.map_err(|err| engine.broken(BackendStep::OpenDoors, err))
 }

@@ -29,7 +29,7 @@ use protocol::launcher::{LauncherMessage, NamespaceSpec};
 use tokio::sync::{Mutex, watch};
 use tokio::time;
 
-use super::doors::{self, Doors};
+use super::doors::{self, OpenDoors};
 use super::engine::labels::RunNames;
 use super::gateway_process::GatewayProcesses;
 use super::launcher::{Launcher, LauncherWriter};
@@ -104,7 +104,7 @@ impl Namespaces {
         &self,
         plan: &Plan,
         step: BackendStep,
-    ) -> Result<(Run, Option<Doors>), BackendError> {
+    ) -> Result<(Run, Option<OpenDoors>), BackendError> {
         let failed = |err: io::Error| broken(step, err);
         let groups = self.groups.make(&plan.run, &plan.limits);
         let groups = groups.map_err(|err| broken(BackendStep::Create, err))?;
@@ -126,7 +126,7 @@ impl Namespaces {
         }
         match launcher.hear().await.map_err(failed)? {
             Some((LauncherMessage::ListenersOpened, sockets)) => {
-                let doors = Doors::opened(&ground.doors, sockets).map_err(failed)?;
+                let doors = OpenDoors::opened(&ground.doors, sockets).map_err(failed)?;
                 Ok((Run::Begun { launcher }, Some(doors)))
             }
             other => Err(unexpected(step, other)),
@@ -195,7 +195,7 @@ impl Backend for Namespaces {
         plan: &Plan,
         gateway: CreatedGateway,
         _network: &Network,
-        doors: Doors,
+        doors: OpenDoors,
         settings: &ContentFiles,
     ) -> Result<GatewayHandle, BackendError> {
         self.local(&plan.run).write_settings(settings).map_err(unwritten)?;

@@ -8,12 +8,12 @@
 //! promise here.
 
 mod about;
+mod about_cache;
 mod container;
 mod gateway;
 mod libpod;
 mod network;
 mod pools;
-mod remembered;
 mod sandbox;
 mod service;
 mod stats;
@@ -27,7 +27,7 @@ use policies::Attachment;
 use serde_json::Value;
 use tokio::task;
 
-use super::doors::Doors;
+use super::doors::OpenDoors;
 use super::engine::labels::RunNames;
 use super::engine::{self, Engine, containers, sweep};
 use super::gateway_process::GatewayProcesses;
@@ -42,8 +42,8 @@ use crate::image::agent;
 use crate::plan::{Plan, RunId};
 use crate::resource::{Resource, RunResources};
 use about::About;
+use about_cache::AboutCache;
 use libpod::Libpod;
-use remembered::Remembered;
 use service::Service;
 
 /// A Podman that answers.
@@ -90,14 +90,14 @@ impl Podman {
     ) -> Result<Self, BackendError> {
         let broken = unreachable;
         // Of one that somebody else serves we do not know what it depends on.
-        let remembered = service.as_ref().map(|_| Remembered::of(&environment));
-        let about = match remembered.as_ref().and_then(Remembered::read) {
+        let cache = service.as_ref().map(|_| AboutCache::of(&environment));
+        let about = match cache.as_ref().and_then(AboutCache::read) {
             Some(about) => about,
             None => {
                 let said = libpod.get("/info").await.map_err(|err| broken(err.into()))?;
                 let about = serde_json::from_value(said).map_err(|err| broken(err.into()))?;
-                if let Some(remembered) = remembered {
-                    remembered.keep(&about);
+                if let Some(cache) = cache {
+                    cache.keep(&about);
                 }
                 about
             }
@@ -189,7 +189,7 @@ impl Backend for Podman {
         made.map_err(|err| self.broken(BackendStep::MakeNetwork, err))
     }
 
-    async fn open_doors(&self, plan: &Plan, first_process: i32) -> Result<Doors, BackendError> {
+    async fn open_doors(&self, plan: &Plan, first_process: i32) -> Result<OpenDoors, BackendError> {
         containers::open_doors(&self.engine, &self.gateways, plan, first_process).await
     }
 
@@ -208,7 +208,7 @@ impl Backend for Podman {
         plan: &Plan,
         gateway: CreatedGateway,
         network: &Network,
-        doors: Doors,
+        doors: OpenDoors,
         settings: &ContentFiles,
     ) -> Result<GatewayHandle, BackendError> {
         let written = self.engine.local(&plan.run).write_settings(settings);

@@ -20,18 +20,18 @@ use crate::public_file;
 
 /// Where the answer of the Podman that this environment starts is kept, and for what.
 #[derive(Debug)]
-pub(super) struct Remembered {
+pub(super) struct AboutCache {
     path: PathBuf,
     depends_on: u64,
 }
 
 #[derive(Deserialize, Serialize)]
-struct Written {
+struct CachedAbout {
     depends_on: u64,
     about: About,
 }
 
-impl Remembered {
+impl AboutCache {
     pub(super) fn of(environment: &Environment) -> Self {
         let depends_on = depends_on(environment);
         Self { path: environment.runtime().join("podman.about"), depends_on }
@@ -39,13 +39,13 @@ impl Remembered {
 
     /// What it said when everything was as it is.
     pub(super) fn read(&self) -> Option<About> {
-        let written: Written = serde_json::from_slice(&fs::read(&self.path).ok()?).ok()?;
+        let written: CachedAbout = serde_json::from_slice(&fs::read(&self.path).ok()?).ok()?;
         (written.depends_on == self.depends_on).then_some(written.about)
     }
 
     /// That it cannot be kept costs time alone.
     pub(super) fn keep(&self, about: &About) {
-        let written = Written { depends_on: self.depends_on, about: about.clone() };
+        let written = CachedAbout { depends_on: self.depends_on, about: about.clone() };
         if let Ok(text) = serde_json::to_vec(&written) {
             drop(public_file::write(&self.path, &text));
         }
@@ -130,8 +130,8 @@ mod tests {
             "version": {"Version": "4.3.1"},
         }))
         .unwrap();
-        let read = || Remembered::of(&environment).read();
-        let keep = || Remembered::of(&environment).keep(&about);
+        let read = || AboutCache::of(&environment).read();
+        let keep = || AboutCache::of(&environment).keep(&about);
         assert_eq!(read(), None);
         keep();
         assert_eq!(read(), Some(about.clone()));
