@@ -389,5 +389,5 @@ const NAME: &str = "namespaces";
 /// The image that is this machine's own programs.
 pub const HOST: &str = "host";
 const KILLED: i64 = 137;
-const END_POLL_INTERVAL: Duration = Duration::from_millis(10);
+const END_POLL_INTERVAL: Duration = Duration::from_millis(1);
 const EMPTYING: Duration = Duration::from_secs(5);
