@@ -170,7 +170,7 @@ refused!(
 );
 refused!(
     on a network: on_the_hosts_network,
-    "one network",
+    "no network but its gateway's",
     Lie::Sandbox(|wanted| {
         host_config(wanted)["NetworkMode"] = json!("host");
         host_config(wanted)["Sysctls"] = json!({});

@@ -89,7 +89,7 @@ checks! {
     PidsLimit, "pids_limit", "processes are limited";
     CpuQuota, "cpu_quota", "processors are limited";
     NoNetwork, "no_network", "no network";
-    OneNetwork, "one_network", "one network";
+    OneNetwork, "one_network", "no network but its gateway's";
     NextHop, "next_hop", "nobody at the next hop";
     Names, "names", "names lead to the gateway";
     Landlock, "landlock", "a second wall";

@@ -9,6 +9,7 @@ use engine::plan::RunId;
 use engine::spec::BackendKind;
 use inside::probe::attack::{AttackOutcome, Attempt, Targets, own_addresses};
 use inside::probe::tools::Row;
+use policies::Attachment;
 use serde::Serialize;
 use tokio::task;
 
@@ -102,7 +103,17 @@ fn limits(abilities: &Abilities) -> Vec<Fact> {
             Fact { what, found: format!("NOT its own: {why}"), advice: None }
         }
     };
+    let attachment = match abilities.usual_attachment() {
+        Attachment::Sockets => "doors alone: no network, the gateway's sockets are opened in there",
+        Attachment::Relay => "doors alone: no network, its first process relays them",
+        Attachment::Network => "an internal network with its gateway on it",
+    };
+    let attachment = match &abilities.no_sockets {
+        None => attachment.to_owned(),
+        Some(why) => format!("{attachment}; no doors, because {why}"),
+    };
     vec![
+        Fact { what: "a sandbox's way to its gateway", found: attachment, advice: None },
         limit("limit of memory", &abilities.memory),
         limit("limit of processes", &abilities.pids),
         limit("limit of processors", &abilities.cpus),
