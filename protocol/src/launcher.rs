@@ -38,7 +38,7 @@ pub struct ListenerSpec {
     pub kind: SocketKind,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub enum SocketKind {
     /// Sees what comes in over TCP, to whichever address and port.
     RawTcp,

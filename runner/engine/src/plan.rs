@@ -392,10 +392,13 @@ fn attach(
         Some(wanted) if abilities.attachments.contains(&wanted) => wanted,
         Some(wanted) => return Err(refused(wanted, "your configuration", why_not_sockets)),
         None => {
+            let (usual, wanted) = (abilities.usual_attachment(), policy.net.attach);
+            let is_had = usual < wanted && abilities.attachments.contains(&wanted);
+            let chosen = if is_had { wanted } else { usual };
             if let Some(why) = &abilities.no_sockets {
-                notes.push(format!("the sandbox is attached to its gateway by a network: {why}"));
+                notes.push(format!("the sandbox is attached to its gateway by a {chosen}: {why}"));
             }
-            abilities.usual_attachment()
+            chosen
         }
     };
     if chosen < policy.net.attach {

@@ -99,3 +99,83 @@ pub(in crate::backend) fn listeners(network: &NetworkPlan) -> Vec<ListenerSpec> 
     }
     listeners
 }
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::collections::HashSet;
+
+    use policies::Attachment;
+
+    use super::*;
+    use crate::plan::{DoorsPlan, HostDoorsPlan};
+
+    fn opened(attach: Attachment) -> Vec<String> {
+        let named = |host: &str, index, ports: &[u16]| HostDoorsPlan {
+            host: host.to_owned(),
+            address: protocol::doors::named(gateway_of(attach), index),
+            ports: ports.to_vec(),
+        };
+        let network = NetworkPlan {
+            gateway: Cow::Borrowed("gateway"),
+            attach,
+            interfaces: Cow::Borrowed("lo"),
+            ports: Ports { dns: 53, http: 80, https: 443, proxy: 3128, socks: 1080 },
+            doors: DoorsPlan {
+                ports: vec![8443],
+                hosts: vec![named("a.test", 0, &[443, 5432]), named("b.test", 1, &[5432])],
+            },
+            observe: false,
+            rules: 3,
+            trust: Cow::Borrowed("/etc/sluice/ca"),
+            covered: Vec::new(),
+        };
+        let listeners = listeners(&network);
+        let places: HashSet<_> =
+            listeners.iter().map(|it| (it.kind, it.address, it.port)).collect();
+        assert_eq!(places.len(), listeners.len(), "no two at the same place");
+        let told =
+            |it: &ListenerSpec| format!("{} {:?} {}:{}", it.name, it.kind, it.address, it.port);
+        listeners.iter().map(told).collect()
+    }
+
+    #[test]
+    fn every_address_leads_to_names_and_the_web_and_named_hosts_have_their_own() {
+        assert_eq!(
+            opened(Attachment::Sockets),
+            [
+                "dns Udp 0.0.0.0:53",
+                "dns Tcp 0.0.0.0:53",
+                "http Tcp 0.0.0.0:80",
+                "https Tcp 0.0.0.0:443",
+                "proxy Tcp 198.18.0.1:3128",
+                "socks Tcp 198.18.0.1:1080",
+                "unanswered RawTcp 0.0.0.0:0",
+                "unanswered RawUdp 0.0.0.0:0",
+                "port-8443 Tcp 198.18.0.1:8443",
+                // That of port 443 is known by the address.
+                "tcp-198.19.0.1-5432 Tcp 198.19.0.1:5432",
+                "tcp-198.19.0.2-5432 Tcp 198.19.0.2:5432",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_relay_opens_nothing_that_takes_a_privilege() {
+        assert_eq!(
+            opened(Attachment::Relay),
+            [
+                "dns Udp 127.18.0.1:53",
+                "dns Tcp 127.18.0.1:53",
+                "http Tcp 127.18.0.1:80",
+                "https Tcp 127.18.0.1:443",
+                "proxy Tcp 127.18.0.1:3128",
+                "socks Tcp 127.18.0.1:1080",
+                "port-8443 Tcp 127.18.0.1:8443",
+                "tcp-127.19.0.1-443 Tcp 127.19.0.1:443",
+                "tcp-127.19.0.1-5432 Tcp 127.19.0.1:5432",
+                "tcp-127.19.0.2-5432 Tcp 127.19.0.2:5432",
+            ]
+        );
+    }
+}

@@ -127,6 +127,63 @@ fn an_attachment_that_cannot_be_had_is_a_refusal_and_never_a_weaker_one() {
     assert_eq!(attached(&[Sockets, Network], None, ", attach: network").unwrap().0, Sockets);
 }
 
+#[test]
+fn nobody_has_a_relay_without_asking_for_it() {
+    use Attachment::{Network, Relay, Sockets};
+    assert_eq!(attached(&[Relay, Network], None, "").unwrap().0, Network);
+    assert_eq!(attached(&[Sockets, Relay, Network], None, ", attach: relay").unwrap().0, Sockets);
+    let said = "the sandbox is attached to its gateway by a relay: only root may".to_owned();
+    assert_eq!(attached(&[Relay, Network], None, ", attach: relay"), Ok((Relay, vec![said])));
+    assert_eq!(attached(&[Sockets, Relay, Network], Some(Relay), "").unwrap().0, Relay);
+    assert!(attached(&[Sockets, Relay], Some(Relay), ", attach: sockets").is_err());
+}
+
+/// The doors that are planned for these rules, and what is said of them.
+fn doors_of(attach: Attachment, rules: &str) -> Result<(DoorsPlan, Vec<String>), String> {
+    let abilities = Abilities { attachments: Attachment::ALL.to_vec(), ..abilities() };
+    let text = format!("version: 1\nnet: {{enabled: true, allow: [{rules}]}}\n");
+    let policy = policies::read(&Source::new("p", text), &NoFiles).unwrap();
+    let request = Request { attach: Some(attach), ..request() };
+    let plan = plan(RunId::now(), &request, &policy, &MACHINE, &abilities);
+    let plan = plan.map_err(|refused| refused.to_string())?;
+    Ok((plan.network.unwrap().doors, plan.notes))
+}
+
+const DATABASES: &str = "{host: b.test, port: 5432, protocol: tcp}, {host: x.test, port: 8443}, \
+     {host: a.test, port: [5432, 443], protocol: tcp}, {host: y.test, port: 3128}";
+
+#[test]
+fn each_host_of_a_tcp_rule_has_an_address_that_is_nobody_elses() {
+    for (attach, first) in [(Attachment::Sockets, "198.19.0.1"), (Attachment::Relay, "127.19.0.1")]
+    {
+        let (doors, notes) = doors_of(attach, DATABASES).unwrap();
+        // Where the proxy is there is somebody already.
+        assert_eq!(doors.ports, [8443]);
+        let hosts: Vec<_> = doors.hosts.iter().map(|it| (&*it.host, &*it.ports)).collect();
+        assert_eq!(hosts, [("a.test", &[443, 5432][..]), ("b.test", &[5432])]);
+        assert_eq!(doors.hosts[0].address.to_string(), first);
+        assert_ne!(doors.hosts[0].address, doors.hosts[1].address);
+        assert_eq!(notes, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn on_a_network_hosts_of_tcp_rules_have_no_address_and_that_is_said() {
+    let (doors, notes) = doors_of(Attachment::Network, DATABASES).unwrap();
+    assert_eq!((doors.ports, doors.hosts), (vec![8443], Vec::new()));
+    let [note] = notes.as_slice() else { panic!("{notes:?}") };
+    assert!(note.contains("a.test, b.test"), "{note}");
+}
+
+#[test]
+fn more_doors_than_there_is_room_for_are_refused() {
+    let ports = |count: usize| (0..count).map(|at| (9000 + at).to_string()).collect::<Vec<_>>();
+    let rule = |count| format!("{{host: a.test, port: [{}]}}", ports(count).join(", "));
+    assert_eq!(doors_of(Attachment::Sockets, &rule(128)).unwrap().0.ports.len(), 128);
+    let refused = doors_of(Attachment::Sockets, &rule(129)).unwrap_err();
+    assert!(refused.starts_with("the policy names 129 ports beside the usual ones"), "{refused}");
+}
+
 pub(crate) fn planned(policy: &str, request: &Request) -> Plan {
     let source = Source::new("sandbox.policy.yaml", policy);
     let policy = policies::read(&source, &NoFiles).unwrap_or_else(|problems| panic!("{problems}"));
