@@ -215,7 +215,7 @@ for _ in range(20):
         signal.pause()
     os.read(ready, 1)
     children.append(child)
-print(\"opened\", len(children) * 500)
+print(\"opened %d\" % (len(children) * 500))
 sys.stdin.readline()
 for child in children:
     os.kill(child, signal.SIGKILL)
