@@ -227,9 +227,13 @@ fn without_its_gateway_a_sandbox_reaches_nothing() {
     let name = started.stdout.trim();
     let run = person.evidence().unwrap();
     person.kill_gateway(run.file_name().unwrap().to_str().unwrap());
-    let script = "while nc -w 1 gateway.sluice 3128 </dev/null >/dev/null 2>&1; do sleep 1; done; \
-                  /run/sluice/probe attack --only D8 --only D11 --only D7";
-    let attacked = person.sluice(&["session", "exec", name, "--", "sh", "-c", script]);
+    // A relay's doors stay, with nobody behind them.
+    let asks = "printf 'GET http://x.test/ HTTP/1.0\\r\\n\\r\\n' | nc -w 1 gateway.sluice 3128 2>/dev/null";
+    let script = format!(
+        "while {asks} | grep -q HTTP; do sleep 1; done; \
+         /run/sluice/probe attack --only D8 --only D11 --only D7"
+    );
+    let attacked = person.sluice(&["session", "exec", name, "--", "sh", "-c", &script]);
     person.sluice(&["session", "stop", name]);
     assert_eq!(attacked.code, 0, "{}", attacked.stderr);
     let printed = attacked.stdout;
