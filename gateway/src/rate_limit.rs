@@ -50,11 +50,18 @@ impl RateLimit {
         loop {
             self.rising.notified().await;
             time::sleep(SECOND).await;
-            let dropped = std::mem::take(&mut self.state.lock().dropped);
+            let dropped = self.take_dropped();
             if dropped > 0 {
                 return dropped;
             }
         }
+    }
+}
+
+impl RateLimit {
+    /// How many were dropped that nobody was told of; now that is done.
+    pub(crate) fn take_dropped(&self) -> u64 {
+        std::mem::take(&mut self.state.lock().dropped)
     }
 }
 

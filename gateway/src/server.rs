@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,6 +79,8 @@ pub struct Server {
     _workers: Workers,
     /// The name server and the control socket; they end with the server.
     others: JoinSet<()>,
+    /// What finds no listener, with sockets of its own for the end.
+    unanswered: Option<(Arc<UnansweredPackets>, Vec<OwnedFd>)>,
 }
 
 /// How a drain ended.
@@ -150,6 +153,9 @@ impl Server {
         if let Err(err) = (&mut self.accepting).await {
             warn!(%err, "the accepting task did not end in order");
         }
+        if let Some((packets, sockets)) = &self.unanswered {
+            packets.finish(sockets);
+        }
         match time::timeout(LOG_CLOSE_TIMEOUT, self.gateway.log.close()).await {
             Ok(Ok(head)) => info!(lines = head.seq, "the audit log is closed"),
             Ok(Err(err)) => warn!(%err, "the audit log was not closed"),
@@ -191,8 +197,12 @@ async fn build(
     let names = Arc::new(NameServer::new(Arc::clone(&gateway), config.dns));
     let answered = answered(&bound)?;
     serve_names(names, bound.names_udp, bound.names_tcp, &mut others)?;
+    let mut unanswered = None;
     if !bound.unanswered.is_empty() {
         let packets = Arc::new(UnansweredPackets::new(Arc::clone(&gateway), answered));
+        let cloned = bound.unanswered.iter().map(|socket| Ok(socket.try_clone()?.into()));
+        let cloned = cloned.collect::<io::Result<Vec<OwnedFd>>>()?;
+        unanswered = Some((Arc::clone(&packets), cloned));
         for socket in bound.unanswered {
             let packets = Arc::clone(&packets);
             others.spawn(async move { packets.watch(socket).await });
@@ -205,7 +215,7 @@ async fn build(
     let _workers = workers::start(config.workers, &bound.connections, &gateway, &phases)?;
     let accepting = listen::listen(listeners, Arc::clone(&gateway), lifecycle::serve, phases);
     let accepting = tokio::spawn(accepting);
-    Ok(Server { gateway, controller, listening, accepting, _workers, others })
+    Ok(Server { gateway, controller, listening, accepting, _workers, others, unanswered })
 }
 
 fn open_log(config: &Config) -> Result<Log, StartError> {

@@ -125,17 +125,40 @@ impl UnansweredPackets {
     /// Says, once a second while it happens, how many packets were only counted.
     pub(crate) async fn report_drops(&self) {
         loop {
-            let dropped = self.rate_limit.dropped().await;
-            let bound = u64::from(MAX_RECORDS_PER_SECOND);
-            let limit = LimitEvent {
-                name: Text::constant("unanswered.packets_per_second"),
-                value: bound,
-                reached: bound.saturating_add(dropped),
-                ..LimitEvent::default()
-            };
-            if let Err(err) = self.gateway.log.record(limit) {
-                debug!(%err, dropped, "packets without a door are not recorded");
+            self.report(self.rate_limit.dropped().await);
+        }
+    }
+
+    fn report(&self, dropped: u64) {
+        let bound = u64::from(MAX_RECORDS_PER_SECOND);
+        let limit = LimitEvent {
+            name: Text::constant("unanswered.packets_per_second"),
+            value: bound,
+            reached: bound.saturating_add(dropped),
+            ..LimitEvent::default()
+        };
+        if let Err(err) = self.gateway.log.record(limit) {
+            debug!(%err, dropped, "packets without a door are not recorded");
+        }
+    }
+
+    /// Records what has come by now and was not read, and what was only counted. For the
+    /// end: the last that a sandbox tried is as good as the first.
+    pub(crate) fn finish(&self, sockets: &[OwnedFd]) {
+        let mut bytes = [0; MAX_PACKET_BYTES];
+        for socket in sockets {
+            for _ in 0..MAX_LAST_PACKETS {
+                match read_one(socket.as_raw_fd(), &mut bytes) {
+                    Ok(length) => self.see(bytes.get(..length).unwrap_or_default()),
+                    Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
+                    // There is nothing more, or never will be.
+                    Err(_) => break,
+                }
             }
+        }
+        match self.rate_limit.take_dropped() {
+            0 => {}
+            dropped => self.report(dropped),
         }
     }
 }
@@ -174,6 +197,8 @@ const MAX_PACKET_BYTES: usize = 128;
 /// More than anyone reads; a scan of every port is one number.
 const MAX_RECORDS_PER_SECOND: u32 = 20;
 const PACKETS_BETWEEN_YIELDS: u64 = 64;
+/// More than a socket holds; whoever goes on sending is not waited for.
+const MAX_LAST_PACKETS: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests;

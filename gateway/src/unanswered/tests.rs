@@ -92,6 +92,27 @@ async fn a_flood_is_counted_and_not_written_line_by_line() {
     assert_eq!(limit["sluice.limit.reached"], 1000);
 }
 
+/// A sandbox's last attempts come when the gateway is about to end.
+#[tokio::test]
+async fn at_the_end_what_was_not_read_is_recorded_and_what_was_counted_is_told() {
+    let stage = Stage::new(ALLOWED_TEST);
+    let packets = watching(&stage);
+    let (ours, theirs) = UnixDatagram::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    let sent = (1000..2000)
+        .take_while(|port| theirs.send(&tcp(CLIENT, &format!("192.0.2.7:{port}"), SYN)).is_ok());
+    let sent = sent.count() as u64;
+    packets.finish(&[ours.into()]);
+    let bound = u64::from(MAX_RECORDS_PER_SECOND);
+    let alone = sent.min(bound);
+    assert_eq!(recorded(&stage).await.len() as u64, alone);
+    let limits = stage.events_of("limit").await;
+    let told: Vec<_> = limits.iter().map(|it| it["sluice.limit.reached"].clone()).collect();
+    // A socket of this kind holds few of them; then none was only counted.
+    assert_eq!(told, if sent > bound { vec![serde_json::json!(sent)] } else { Vec::new() });
+}
+
 #[tokio::test]
 async fn packets_are_read_until_the_socket_fails_and_then_no_more() {
     let stage = Stage::new(ALLOWED_TEST);
