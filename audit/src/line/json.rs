@@ -48,12 +48,16 @@ impl Json<'_> {
 
 /// Printable, and neither a quote nor a backslash.
 fn is_plain(bytes: &[u8]) -> bool {
-    let (words, rest) = bytes.as_chunks::<8>();
-    let mut last = [b' '; 8];
-    for (last, byte) in last.iter_mut().zip(rest) {
-        *last = *byte;
-    }
     let odd = |word: &[u8; 8]| odd_bytes(u64::from_ne_bytes(*word));
+    let (words, rest) = bytes.as_chunks::<8>();
+    // The last word may overlap the one before it, which is cheaper than a short one.
+    let last = bytes.last_chunk::<8>().copied().unwrap_or_else(|| {
+        let mut last = [b' '; 8];
+        for (last, byte) in last.iter_mut().zip(rest) {
+            *last = *byte;
+        }
+        last
+    });
     words.iter().fold(odd(&last), |all, word| all | odd(word)) == 0
 }
 
