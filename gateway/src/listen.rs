@@ -10,6 +10,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -21,6 +22,7 @@ use tokio::{select, time};
 use tracing::{debug, warn};
 
 use crate::gateway::Gateway;
+use crate::limits::ConnectionSlot;
 use crate::phase::{DrainPhase, Phases, reached};
 
 /// A connection that was accepted, and all that is known of it.
@@ -28,9 +30,6 @@ use crate::phase::{DrainPhase, Phases, reached};
 pub(crate) struct Accepted {
     pub(crate) stream: TcpStream,
     pub(crate) peer: SocketAddr,
-    /// The address it was made to. On a captured port it says nothing of whom
-    /// the client meant: every name was answered with it.
-    pub(crate) local: SocketAddr,
     pub(crate) kind: ListenerKind,
 }
 
@@ -86,27 +85,31 @@ pub(crate) async fn listen<F>(
         };
         next_first += 1;
         match accepted {
-            Ok((kind, stream, peer)) => match accepted_on(kind, stream, peer) {
-                Ok(accepted) => {
-                    debug!(%peer, local = %accepted.local, kind = ?accepted.kind, "accepted");
-                    gateway.metrics.accepted((&accepted.kind).into());
-                    let served = serve(accepted, Arc::clone(&gateway));
-                    let (room, mut phases) = (room.occupied(), phases.clone());
-                    tokio::spawn(async move {
-                        // Dropping it writes its records, as abandoned.
-                        select! {
-                            () = served => {}
-                            () = reached(&mut phases, DrainPhase::Cut) => {}
-                        }
-                        drop(room);
-                    });
-                }
-                // It was gone before we could ask.
-                Err(err) => debug!(%peer, %err, "a connection ended at once"),
-            },
+            Ok((kind, stream, peer)) => {
+                debug!(%peer, ?kind, "accepted");
+                gateway.metrics.accepted((&kind).into());
+                let accepted = Accepted { stream, peer, kind };
+                let serving = Box::pin(serve(accepted, Arc::clone(&gateway)));
+                tokio::spawn(serve_until_cut(serving, room.occupied(), phases.clone()));
+            }
             Err(err) => back_off("listen", &err).await,
         }
     }
+}
+
+/// The task of one connection. `serving` is boxed: a task is copied several times on
+/// its way to the runtime, and what it captures and then moves has room in it twice.
+pub(crate) async fn serve_until_cut<F: Future<Output = ()>>(
+    serving: Pin<Box<F>>,
+    slot: ConnectionSlot,
+    mut phases: Phases,
+) {
+    select! {
+        () = serving => {}
+        // Dropping what serves it writes its records, as abandoned.
+        () = reached(&mut phases, DrainPhase::Cut) => {}
+    }
+    drop(slot);
 }
 
 /// Polls every listener, beginning with another one each time: a flood at one
@@ -123,12 +126,6 @@ fn accept_any(
         }
     }
     Poll::Pending
-}
-
-fn accepted_on(kind: ListenerKind, stream: TcpStream, peer: SocketAddr) -> io::Result<Accepted> {
-    stream.set_nodelay(true)?;
-    let local = stream.local_addr()?;
-    Ok(Accepted { stream, peer, local, kind })
 }
 
 /// Waits a moment before trying again.

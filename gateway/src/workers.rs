@@ -13,6 +13,7 @@ use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 use std::thread;
 
+use socket2::SockRef;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::select;
@@ -72,12 +73,34 @@ pub(crate) fn start(
     Ok(Workers { _alive })
 }
 
-/// The same sockets once more, for the runtime of this moment.
+/// The same sockets once more, for the runtime of this moment. What they accept
+/// inherits that small writes leave at once.
 pub(crate) fn clone_listeners(
     listeners: &[(ListenerKind, StdListener)],
 ) -> io::Result<Vec<(ListenerKind, TcpListener)>> {
-    listeners
-        .iter()
-        .map(|(kind, listener)| Ok((kind.clone(), TcpListener::from_std(listener.try_clone()?)?)))
-        .collect()
+    let cloned = listeners.iter().map(|(kind, listener)| {
+        SockRef::from(listener).set_tcp_nodelay(true)?;
+        Ok((kind.clone(), TcpListener::from_std(listener.try_clone()?)?))
+    });
+    cloned.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn small_writes_of_what_is_accepted_leave_at_once() {
+        let listener = StdListener::bind("127.0.0.1:0").expect("a port is free");
+        listener.set_nonblocking(true).expect("it is ours");
+        let at = listener.local_addr().expect("it is bound");
+        let cloned = clone_listeners(&[(ListenerKind::Proxy, listener)]).expect("it can be cloned");
+        let _client = TcpStream::connect(at).expect("it listens");
+        let (kind, listener) = cloned.first().expect("there is one");
+        let (accepted, _) = listener.accept().await.expect("a client has connected");
+        assert_eq!(kind, &ListenerKind::Proxy);
+        assert!(accepted.nodelay().expect("it can be asked"));
+    }
 }

@@ -12,7 +12,7 @@
 use std::fmt;
 use std::future::{self, Future};
 use std::io::{self, IoSlice};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -57,18 +57,18 @@ fn batched_if<S>(gate: Option<Gate>, stream: S) -> (Batched<S>, BatchSender<S>) 
 
 /// Runs `task`, whose stream is the other half of `sender`, and sends what it
 /// has written whenever it pauses.
-pub(crate) async fn in_turns<S, F>(sender: BatchSender<S>, task: F) -> F::Output
+pub(crate) fn in_turns<S, F>(sender: BatchSender<S>, task: F) -> impl Future<Output = F::Output>
 where
     S: AsyncWrite + Unpin,
     F: Future,
 {
-    let mut task = pin!(task);
-    future::poll_fn(|cx| {
+    // Boxed: pinned in here it would have room twice, as an argument and in its place.
+    let mut task = Box::pin(task);
+    future::poll_fn(move |cx| {
         let turn = task.as_mut().poll(cx);
         sender.0.lock().send(cx);
         turn
     })
-    .await
 }
 
 impl<S: fmt::Debug> fmt::Debug for Batch<S> {

@@ -132,7 +132,7 @@ impl World {
         let at = listener.local_addr().unwrap();
         let (client, accepted) = tokio::join!(TcpStream::connect(at), listener.accept());
         let (stream, peer) = accepted.unwrap();
-        (client.unwrap(), Accepted { stream, peer, local: at, kind })
+        (client.unwrap(), Accepted { stream, peer, kind })
     }
 
     /// A tunnel to `to`, which must be granted.
