@@ -107,12 +107,14 @@ impl Metrics {
         self.count(outcome);
         let rule = rule.unwrap_or("none").to_owned();
         let mut labels = RequestLabels { code, rule, outcome: OutcomeLabel(outcome) };
-        if self.requests.get(&labels).is_none()
-            && self.series.fetch_add(1, Ordering::Relaxed) >= MAX_REQUEST_SERIES
-        {
-            labels.rule = "other".to_owned();
+        // An `else` here would hold the family's lock while it is taken again.
+        let counted = self.requests.get(&labels).map(|counter| counter.inc()).is_some();
+        if !counted {
+            if self.series.fetch_add(1, Ordering::Relaxed) >= MAX_REQUEST_SERIES {
+                labels.rule = "other".to_owned();
+            }
+            self.requests.get_or_create(&labels).inc();
         }
-        self.requests.get_or_create(&labels).inc();
         let labels = OutcomeLabels { outcome: OutcomeLabel(outcome) };
         self.request_seconds.get_or_create(&labels).observe(took.as_secs_f64());
     }

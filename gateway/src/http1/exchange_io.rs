@@ -68,29 +68,12 @@ impl<C: AsyncRead + AsyncWrite + Unpin> ExchangeIo<'_, C> {
             self.up.moved += 1;
         }
         match read {
-            Poll::Pending => {
-                self.record_while_waiting(cx);
-                Poll::Pending
-            }
+            Poll::Pending => Poll::Pending,
             Poll::Ready(read) => Poll::Ready(read.map_err(|err| match err {
                 HeadError::Closed => self.upstream_gone("it gave no answer"),
                 HeadError::Fault(fault) => Refusal::UpstreamMalformed(fault.to_string()),
                 HeadError::Io(err) => self.upstream_gone(&err.to_string()),
             })),
-        }
-    }
-
-    /// Writes the `opened` line while the upstream works: its answer then waits for
-    /// no line. With many requests under way that costs more than it saves, since
-    /// their closing lines share a write.
-    fn record_while_waiting(&mut self, cx: &mut Context<'_>) {
-        if self.sending == SendState::Done
-            && !self.record.is_opened()
-            && !self.record.others_under_way()
-        {
-            self.record.queue_opened();
-            // Whether it is written is looked at when there is an answer.
-            drop(self.record.poll_recorded(cx));
         }
     }
 

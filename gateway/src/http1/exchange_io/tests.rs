@@ -122,21 +122,6 @@ async fn the_head_of_an_answer_may_be_as_long_as_the_limit_and_no_longer() {
 }
 
 #[tokio::test]
-async fn a_request_that_waits_is_recorded_once_all_of_it_is_sent() {
-    let stage = Stage::new(ALLOWED_TEST);
-    let (mut scene, _upstream) = Scene::new(&stage).await;
-    let mut io = scene.io(1000);
-    let cx = &mut Context::from_waker(Waker::noop());
-    io.up = BodyPump::new(Framing::Length(5), false, Vec::new());
-    io.sending = SendState::Running;
-    assert!(io.poll_head(cx).is_pending());
-    assert!(!io.record.is_opened(), "there is no upstream yet that works on it");
-    io.sending = SendState::Done;
-    assert!(io.poll_head(cx).is_pending());
-    assert!(io.record.is_opened());
-}
-
-#[tokio::test]
 async fn an_answer_whose_line_is_written_waits_for_nobody() {
     let stage = Stage::new(ALLOWED_TEST);
     let (mut scene, _upstream) = Scene::new(&stage).await;

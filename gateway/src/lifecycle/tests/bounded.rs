@@ -1,14 +1,17 @@
 //! What ends a connection from outside: budgets, time, a new policy, a log that
 //! cannot be written.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use policies::{NoFiles, Policy, Source};
 use tokio::io::AsyncReadExt as _;
+use tokio::sync::watch;
 
 use super::world::{World, ask, policy, read_head, read_rest, send};
 use crate::limits::Bounds;
 use crate::listen::ListenerKind;
+use crate::phase::DrainPhase;
 
 const ANY: &str = "{host: plain.test, protocol: http, methods: [GET, POST]}, \
                    {host: plain.test, protocol: http, websocket: true}";
@@ -278,8 +281,6 @@ async fn a_log_that_cannot_be_written_stops_traffic() {
 async fn a_mutating_request_is_in_the_log_before_it_leaves() {
     let world = World::new(ANY).await;
     let mut stream = world.tunnel("plain.test:80").await;
-    // Another is under way, so that nothing is opened only to save time.
-    world.gateway().in_flight.here().up();
     for request in [GET, GET, "POST / HTTP/1.1\r\nHost: plain.test\r\nContent-Length: 0\r\n\r\n"] {
         ask(&mut stream, request).await;
     }
@@ -312,7 +313,12 @@ async fn a_task_that_is_dropped_leaves_its_records() {
 async fn a_connections_task_is_small() {
     let world = World::new(ANY).await;
     let (_stream, accepted) = world.accepted(ListenerKind::Proxy).await;
-    let task = crate::lifecycle::serve(accepted, std::sync::Arc::clone(world.gateway()));
+    let gateway = world.gateway();
+    let serving = Box::pin(crate::lifecycle::serve(accepted, Arc::clone(gateway)));
     // Ten thousand idle tunnels are ten thousand of these.
-    assert!(size_of_val(&task) <= 8 * 1024, "{}", size_of_val(&task));
+    assert!(size_of_val(&*serving) <= 8 * 1024, "{}", size_of_val(&*serving));
+    let (_phase, phases) = watch::channel(DrainPhase::Serving);
+    let slot = gateway.limits.connection_slot().await;
+    let task = crate::listen::serve_until_cut(serving, slot, phases);
+    assert!(size_of_val(&task) <= 1024, "{}", size_of_val(&task));
 }

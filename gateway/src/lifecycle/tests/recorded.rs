@@ -56,37 +56,20 @@ async fn no_answer_is_sent_while_its_record_cannot_be_written() {
     }
 }
 
-/// What was opened, and what was closed, of these requests in turn.
-async fn lines_of(paths: &[&str], is_alone: bool) -> (Vec<String>, Vec<serde_json::Value>) {
+#[tokio::test]
+async fn a_short_answer_has_one_line_and_a_long_one_two() {
     let script = |head: &str| if head.contains("/long") { &LONG[..] } else { OK };
     let world = World::answering(ANY, script).await;
     let mut stream = world.tunnel("plain.test:80").await;
-    let others = world.gateway().in_flight.here();
-    if !is_alone {
-        others.up();
-    }
-    for path in paths {
+    for path in ["/first", "/short", "/long"] {
         ask(&mut stream, &format!("GET {path} HTTP/1.1\r\nHost: plain.test\r\n\r\n")).await;
     }
     drop(stream);
     let path = |event: &serde_json::Value| event["url.path"].as_str().unwrap().to_owned();
-    let opened = world.stage.events_of("opened").await.iter().map(path).collect();
-    (opened, world.stage.events_of("request").await)
-}
-
-#[tokio::test]
-async fn a_request_that_is_alone_is_opened_while_its_upstream_works() {
-    let (opened, closed) = lines_of(&["/first", "/short", "/long"], true).await;
-    assert_eq!(opened, ["/first", "/short", "/long"]);
-    assert_eq!(closed.len(), 3);
-}
-
-#[tokio::test]
-async fn among_others_a_short_answer_has_one_line_and_a_long_one_two() {
-    let (opened, closed) = lines_of(&["/first", "/short", "/long"], false).await;
+    let opened: Vec<_> = world.stage.events_of("opened").await.iter().map(path).collect();
     assert_eq!(opened, ["/first", "/long"]);
-    let paths: Vec<_> = closed.iter().map(|event| event["url.path"].as_str().unwrap()).collect();
-    assert_eq!(paths, ["/first", "/short", "/long"]);
+    let closed = world.stage.events_of("request").await;
+    assert_eq!(closed.iter().map(path).collect::<Vec<_>>(), ["/first", "/short", "/long"]);
     assert!(closed.iter().all(|event| event["http.response.status_code"] == 200));
     // What is recorded before it is sent is recorded in full.
     assert_eq!(closed[1]["sluice.bytes.received"], closed[0]["sluice.bytes.received"]);
