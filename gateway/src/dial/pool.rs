@@ -82,9 +82,8 @@ impl Pool {
                 *count -= 1;
             }
         }
-        if here.is_empty() {
-            idle.remove(place);
-        }
+        // An empty list stays: the connection will most likely be back. What does not
+        // come back the sweep removes.
         found.map(|idle| IdleConnection { facts: idle.facts.as_reused(), ..idle })
     }
 
