@@ -20,6 +20,8 @@ mod processes;
 mod tls;
 mod tunnel;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
@@ -42,8 +44,19 @@ enum PbenchCommand {
     Load(load::Args),
 }
 
-fn main() -> anyhow::Result<()> {
-    match PbenchArgs::parse().command {
+fn main() -> ExitCode {
+    match run(PbenchArgs::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        #[expect(clippy::print_stderr, reason = "why there is no result")]
+        Err(err) => {
+            eprintln!("pbench: {err:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: PbenchCommand) -> anyhow::Result<()> {
+    match command {
         PbenchCommand::Dns(args) => runtime(1)?.block_on(dns::run(args)),
         PbenchCommand::Gencerts(args) => certs::run(&args),
         PbenchCommand::Load(args) => runtime(args.threads)?.block_on(load::run(args)),

@@ -58,8 +58,10 @@ async fn exchange(load: &Load, host: &str) -> Result<()> {
 /// What client and proxy agreed on.
 fn negotiated(connection: &OriginConnection) -> String {
     let tls = connection.stream.get_ref().1;
-    let version = tls.protocol_version();
-    let suite = tls.negotiated_cipher_suite().map(|suite| suite.suite());
+    let (Some(version), Some(suite)) = (tls.protocol_version(), tls.negotiated_cipher_suite())
+    else {
+        return "client side: nothing was negotiated".to_owned();
+    };
     let group = tls.negotiated_key_exchange_group().map(|group| group.name());
-    format!("client side: {version:?} {suite:?} {group:?}")
+    format!("client side: {version:?} {:?} {group:?}", suite.suite())
 }
