@@ -16,23 +16,25 @@ pub(super) async fn repeat(load: &Load) {
     let mut was_connected = false;
     while !load.tally.is_stopped() {
         let exchanged = load.within(async {
-            let open = match connection.take() {
+            let open = match &mut connection {
                 Some(open) => open,
                 None => {
-                    let open = connect(load).await?;
+                    let opened = connect(load).await?;
                     if std::mem::replace(&mut was_connected, true) {
                         load.tally.reconnected();
                     }
-                    open
+                    connection.insert(opened)
                 }
             };
             exchange(load, open, &request).await
         });
         match exchanged.await {
-            Ok(open) => connection = open,
+            Ok(true) => continue,
+            Ok(false) => {}
             Err(err) if load.tally.failed(&err) => sleep(REST_AFTER_ERROR).await,
             Err(_) => break,
         }
+        connection = None;
     }
 }
 
@@ -42,18 +44,14 @@ async fn connect(load: &Load) -> Result<OriginConnection> {
     Ok(connection)
 }
 
-/// Gives the connection back if it can carry another request.
-async fn exchange(
-    load: &Load,
-    mut connection: OriginConnection,
-    request: &[u8],
-) -> Result<Option<OriginConnection>> {
+/// True if the connection can carry another request.
+async fn exchange(load: &Load, connection: &mut OriginConnection, request: &[u8]) -> Result<bool> {
     let begun = Instant::now();
     connection.send(request).await?;
     let received = connection.receive(|_| {}).await?;
     received.expect_bytes(load.args.bytes)?;
     load.tally.operation(begun.elapsed());
-    Ok(received.reusable.then_some(connection))
+    Ok(received.reusable)
 }
 
 /// Who signed the certificate that the client was shown: a tunnel must not pass for an
