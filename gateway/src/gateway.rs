@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use crate::dial::Dialer;
 use crate::limits::GatewayLimits;
 use crate::metrics::Metrics;
-use crate::per_worker::{PerWorker, WorkerCount};
+use crate::per_worker::{PerWorker, WorkerCount, WorkerRuntimes};
 use crate::policy_cell::PolicyCell;
 
 /// The way out of one sandbox.
@@ -32,6 +32,7 @@ pub struct Gateway {
     pub(crate) recorded: RecordedDestinations,
     /// Requests that are under way.
     pub(crate) in_flight: PerWorker<WorkerCount>,
+    pub(crate) runtimes: WorkerRuntimes,
     signals: watch::Sender<GatewaySignal>,
 }
 
@@ -49,7 +50,8 @@ impl Gateway {
         let metrics = Arc::new(metrics);
         let (recorded, in_flight) =
             (RecordedDestinations::default(), PerWorker::new(WorkerCount::default));
-        Self { policy, tls, dialer, log, limits, metrics, recorded, in_flight, signals }
+        let runtimes = WorkerRuntimes::default();
+        Self { policy, tls, dialer, log, limits, metrics, recorded, in_flight, runtimes, signals }
     }
 
     /// Swaps in a policy, and closes what it no longer allows.

@@ -52,6 +52,7 @@ pub(crate) struct Metrics {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GaugeValues {
     pub(crate) open_connections: u32,
+    pub(crate) tasks: usize,
     pub(crate) uploaded: u64,
     pub(crate) downloaded: u64,
     pub(crate) leaves: usize,
@@ -65,6 +66,7 @@ pub(crate) struct GaugeValues {
 #[derive(Debug, Default)]
 struct Gauges {
     open_connections: Gauge,
+    tasks: Gauge,
     uploaded: Counter,
     downloaded: Counter,
     leaves: Gauge,
@@ -178,6 +180,7 @@ impl Metrics {
         let gauges = &self.gauges;
         let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         gauges.open_connections.set(i64::from(now.open_connections));
+        gauges.tasks.set(gauge(now.tasks as u64));
         gauges.uploaded.inner().store(now.uploaded, Ordering::Relaxed);
         gauges.downloaded.inner().store(now.downloaded, Ordering::Relaxed);
         gauges.leaves.set(gauge(now.leaves as u64));
@@ -224,6 +227,7 @@ impl Metrics {
         let now = &self.gauges;
         let open = now.open_connections.clone();
         all.register("open_connections", "Connections open now", open);
+        all.register("tasks", "Tasks of all workers that have not ended", now.tasks.clone());
         let uploaded = now.uploaded.clone();
         all.register_with_unit("uploaded", "Sent to upstreams", Unit::Bytes, uploaded);
         let downloaded = now.downloaded.clone();

@@ -5,6 +5,9 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Context;
 
+use parking_lot::Mutex;
+use tokio::runtime::{Handle, RuntimeMetrics};
+
 /// More would not be faster: the sandbox's own processors are few.
 pub(crate) const MAX_WORKERS: usize = 8;
 
@@ -54,6 +57,21 @@ impl WorkerCount {
 
     pub(crate) fn get(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The runtimes of one gateway's workers.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerRuntimes(Mutex<Vec<RuntimeMetrics>>);
+
+impl WorkerRuntimes {
+    pub(crate) fn add(&self, runtime: &Handle) {
+        self.0.lock().push(runtime.metrics());
+    }
+
+    /// Tasks that have not ended. A worker that has ended has none.
+    pub(crate) fn alive_tasks(&self) -> usize {
+        self.0.lock().iter().map(RuntimeMetrics::num_alive_tasks).sum()
     }
 }
 

@@ -15,7 +15,7 @@ use std::thread;
 
 use socket2::SockRef;
 use tokio::net::TcpListener;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Handle};
 use tokio::select;
 use tokio::sync::watch;
 
@@ -45,8 +45,10 @@ pub(crate) fn start(
     phases: &Phases,
 ) -> io::Result<Workers> {
     let (_alive, alive) = watch::channel(());
+    gateway.runtimes.add(&Handle::current());
     for number in 1..count.min(MAX_WORKERS) {
         let runtime = Builder::new_current_thread().enable_all().build()?;
+        gateway.runtimes.add(runtime.handle());
         let listeners = {
             let _inside = runtime.enter();
             clone_listeners(listeners)?

@@ -274,6 +274,7 @@ impl Controller {
         let limits = &self.gateway.limits;
         self.gateway.metrics.encode(GaugeValues {
             open_connections: limits.open_connections(),
+            tasks: self.gateway.runtimes.alive_tasks(),
             uploaded: limits.uploaded(),
             downloaded: limits.downloaded(),
             leaves: self.gateway.tls.leaves().kept(),
