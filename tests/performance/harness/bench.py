@@ -71,8 +71,8 @@ class Bench:
     def start(self, proxy):
         return proxy.start(self.environment, self.processes)
 
-    def load(self, words, started):
-        """What `pbench load` measured."""
+    def load(self, words, started, limit=None):
+        """What `pbench load` measured, within so many seconds."""
         authorities = [self.environment.certificates / "origin-ca.pem", *started.authorities]
         watched = {"origin": self.environment.origin.pid, "proxy": started.pid}
         command = [self.environment.pbench, "load", *words, "--origin", ORIGIN, "--admin", COUNTERS]
@@ -82,7 +82,7 @@ class Bench:
             command += ["--proxy", started.address]
         for name, pid in watched.items():
             command += ["--watch", f"{name}={pid}"] if pid else []
-        status, printed, errors = self.processes.output(command, self.limit)
+        status, printed, errors = self.processes.output(command, limit or self.limit)
         if status or not printed.strip():
             raise RuntimeError((errors or "it printed nothing")[-300:])
         return json.loads(printed)
