@@ -47,7 +47,9 @@ fn the_reliability_page_says_when_everything_was_run_last() {
 
 #[test]
 fn the_tables_of_the_reliability_page_are_whole() {
-    for name in ["fuzz", "mutants", "surviving-mutants", "floods", "kill-test", "starts-at-once"] {
+    let tables =
+        ["fuzz", "mutants", "surviving-mutants", "floods", "kill-test", "soak", "starts-at-once"];
+    for name in tables {
         let text = section(name);
         rows(&text);
     }
