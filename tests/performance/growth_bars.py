@@ -1,14 +1,11 @@
 """What was promised of growth, held against what `growth` measured: a verdict for each bar, in Markdown."""
 
-import importlib.machinery
-import importlib.util
-import pathlib
-import sys
+from verdicts import markdown, shown, verdict
 
 
 def judged(figures):
     head = ["promise", "measured", "bar", "verdict"]
-    return bars.markdown(head, [bar.row(figures) for bar in BARS])
+    return markdown(head, [bar.row(figures) for bar in BARS])
 
 
 class Bar:
@@ -22,7 +19,7 @@ class Bar:
         values = [self.value(dict(map(tuple, line))) for line in lines]
         most = max((value for value in values if value is not None), default=None)
         words = f"at most {self.bar:,}" + (f" of that at {self.of:,}" if self.of else "")
-        return [self.promise, f"**{bars.shown(most)}**", words, bars.verdict(most, self.bar)]
+        return [self.promise, f"**{shown(most)}**", words, verdict(most, self.bar)]
 
     def value(self, line):
         """What of a line, by size, is held against the bar."""
@@ -31,20 +28,6 @@ class Bar:
         return line[self.size] / line[self.of] if self.of else line[self.size]
 
 
-def load_bars():
-    """The program `bars`, for its words and verdicts; what it was told to judge it reads when it is imported."""
-    path = str(pathlib.Path(__file__).with_name("bars"))
-    loader = importlib.machinery.SourceFileLoader("bars", path)
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("bars", loader))
-    told, sys.argv = sys.argv, [path, "--starts"]
-    try:
-        loader.exec_module(module)
-    finally:
-        sys.argv = told
-    return module
-
-
-bars = load_bars()
 BARS = [
     Bar("a decision under 10,000 rules, ns", "decide", 10_000, 1_000),
     Bar("a decision under 10,000 rules", "decide", 10_000, 1.5, of=10),
