@@ -51,7 +51,7 @@ use crate::http1::{
 };
 use crate::http1_codec::head::RequestHead;
 use crate::http2::{
-    self, ClientSide, ClientStream, IncomingStream, OutgoingStream, StreamError, StreamFailure,
+    self, ClientSide, ClientStream, IncomingStream, OutgoingStream, StreamFailure,
     UpstreamLearned,
 };
 use crate::inbox::Inbox;
@@ -279,7 +279,8 @@ pub(crate) async fn answer_http2(incoming: IncomingStream<'_>) -> UpstreamLearne
     outgoing.record(relayed, record).await
 }
 
-/// Steps 7 to 9, and once more where the upstream did nothing about the request.
+/// Steps 7 to 9, and once more where the upstream did nothing about the request, or its
+/// connection broke under one that changes nothing.
 async fn send_http2(
     outgoing: &mut OutgoingStream<'_>,
     mut client: ClientStream,
@@ -297,9 +298,11 @@ async fn send_http2(
         };
         match outgoing.relay(upstream, client, record).await {
             Err(StreamFailure {
-                error: StreamError::Unprocessed(_),
+                error,
                 client: ClientSide::Unanswered { client: again, resendable: true },
-            }) if may_retry => (client, may_retry) = (again, false),
+            }) if may_retry && outgoing.is_repeatable(&error) => {
+                (client, may_retry) = (again, false);
+            }
             relayed => return relayed,
         }
     }

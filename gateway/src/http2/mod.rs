@@ -41,7 +41,7 @@ use crate::frames::{FrameWatch, StreamOpener, UnreadStream, watched};
 use crate::refuse::Refusal;
 use crate::write_batch::{Gate, batched_behind, in_turns};
 use head::UpstreamAuthority;
-pub(crate) use pump::{ClientSide, ClientStream, StreamError};
+pub(crate) use pump::{ClientSide, ClientStream};
 pub(crate) use stream::{IncomingStream, OutgoingStream, StreamFailure, UpstreamLearned};
 
 /// Serves a connection until it ends, or until it should. `answer` does steps 5 to

@@ -129,6 +129,19 @@ impl OutgoingStream<'_> {
         }
     }
 
+    /// Whether a request that was not answered can be sent again. Other streams share its
+    /// upstream connection, and their client may be why that ended: it vanished, and the
+    /// upstream was cancelled too often.
+    pub(crate) fn is_repeatable(&self, error: &StreamError) -> bool {
+        match error {
+            StreamError::Unprocessed(_) => true,
+            StreamError::Upstream(err) => {
+                (err.is_io() || err.is_go_away()) && !self.request.mutates()
+            }
+            StreamError::Client(_) | StreamError::Refused(_) => false,
+        }
+    }
+
     /// Step 9: sends the request and relays its answer. What is left of the body
     /// when the answer is complete is returned.
     pub(crate) async fn relay(

@@ -130,6 +130,39 @@ async fn a_request_the_upstream_did_not_look_at_is_sent_again_once() {
     assert_eq!(world.hang_up().await.len(), 1);
 }
 
+/// Breaks the connection of the first request, and answers the rest.
+async fn breaking() -> (Http2World, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&asked);
+    let world = Http2World::with_upstream(&policy(ANY), Bounds::default(), move |stream| {
+        let seen = Arc::clone(&seen);
+        async move {
+            let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+            while let Some(Ok((_, mut respond))) = connection.accept().await {
+                if seen.fetch_add(1, Ordering::SeqCst) == 0 {
+                    return;
+                }
+                respond.send_response(Response::new(()), true).unwrap();
+            }
+        }
+    })
+    .await;
+    (world, asked)
+}
+
+#[tokio::test]
+async fn a_request_whose_connection_breaks_is_sent_again_if_it_changes_nothing() {
+    let (mut world, asked) = breaking().await;
+    assert_eq!(world.send(get("/")).await.status(), 200);
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    assert_eq!(world.hang_up().await.len(), 1);
+
+    let (mut world, asked) = breaking().await;
+    // It may have been carried out.
+    assert_eq!(world.send(post("/")).await.status(), 502);
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+}
+
 #[tokio::test]
 async fn a_request_the_upstream_keeps_refusing_is_an_upstream_failure() {
     let (mut world, asked) = refusing(usize::MAX).await;
