@@ -36,7 +36,7 @@ use crate::time::Time;
 pub use entries::{ConnectionFacts, DnsFacts, EntryFacts, EntryOutcome, OpenedEvent, RequestFacts};
 pub use groups::{
     ClientRecord, DecisionRecord, DestinationRecord, FailureRecord, Handling, Http, NegotiatedTls,
-    NotAVerdict, Timing, TrafficRecord, VerdictRecord, WayIn,
+    NotAVerdict, PeerRecord, Timing, TrafficRecord, VerdictRecord, WayIn,
 };
 pub use log_events::{LogClosed, LogOrigin, LogResumed, LogStarted, Recovered, SegmentStarted};
 pub use notes::{

@@ -80,7 +80,7 @@ pub use error_chain::ErrorChain;
 pub use event::{
     ClientRecord, ConnectionFacts, DecisionRecord, DestinationRecord, DnsFacts, EntryFacts,
     EntryOutcome, Event, EventBody, EventKind, FailureRecord, FindingEvent, Handling, Hold,
-    HoldState, Http, LimitEvent, LogOrigin, NegotiatedTls, Note, OpenedEvent, Operator,
+    HoldState, Http, LimitEvent, LogOrigin, NegotiatedTls, Note, OpenedEvent, Operator, PeerRecord,
     PolicyLoaded, PolicyRefused, RequestFacts, RunEnded, RunName, RunStarted, Sighting, Timing,
     TrafficRecord, VerdictRecord, WayIn,
 };

@@ -51,8 +51,7 @@ use crate::http1::{
 };
 use crate::http1_codec::head::RequestHead;
 use crate::http2::{
-    self, ClientSide, ClientStream, IncomingStream, OutgoingStream, StreamFailure,
-    UpstreamLearned,
+    self, ClientSide, ClientStream, IncomingStream, OutgoingStream, StreamFailure, UpstreamLearned,
 };
 use crate::inbox::Inbox;
 use crate::inspect::TrafficMeter;

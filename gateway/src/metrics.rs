@@ -253,6 +253,8 @@ fn durations() -> Histogram {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     fn lines(metrics: &Metrics, beginning: &str) -> Vec<String> {
@@ -302,7 +304,7 @@ mod tests {
     fn a_kept_connection_has_no_dial_time() {
         let metrics = Metrics::new();
         let fresh = UpstreamFacts {
-            address: ([127, 0, 0, 1], 443).into(),
+            address: SocketAddr::from(([127, 0, 0, 1], 443)).into(),
             proxied: false,
             tls: None,
             reused: false,

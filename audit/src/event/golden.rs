@@ -204,7 +204,7 @@ fn client(way_in: WayIn) -> ClientRecord {
 
 fn destination() -> DestinationRecord {
     let mut destination = DestinationRecord::new("api.github.com", 443);
-    destination.dialled("140.82.121.6:443".parse().unwrap());
+    destination.dialled(&"140.82.121.6:443".parse::<std::net::SocketAddr>().unwrap().into());
     destination
 }
 

@@ -73,9 +73,23 @@ impl DestinationRecord {
     }
 
     /// Notes the address that was dialled.
-    pub fn dialled(&mut self, peer: SocketAddr) {
-        self.peer = Some(format_args!("{}", peer.ip()).into());
-        self.peer_port = Some(peer.port());
+    pub fn dialled(&mut self, peer: &PeerRecord) {
+        self.peer = Some(peer.address.clone());
+        self.peer_port = Some(peer.port);
+    }
+}
+
+/// An address that was dialled, as records spell it. It is made once for a connection
+/// and cloned cheaply into the record of each of its requests.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PeerRecord {
+    address: Text<64>,
+    port: u16,
+}
+
+impl From<SocketAddr> for PeerRecord {
+    fn from(peer: SocketAddr) -> Self {
+        Self { address: format_args!("{}", peer.ip()).into(), port: peer.port() }
     }
 }
 

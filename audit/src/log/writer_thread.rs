@@ -1,6 +1,6 @@
 //! The thread that writes what nobody else wrote, and syncs.
 //!
-//! Records that nobody waits for are gathered for a few milliseconds. Syncing,
+//! Records that nobody waits for are gathered for some milliseconds. Syncing,
 //! beginning a segment, waiting for room on the disk and ending the log are done
 //! only here, because they take long and callers must not wait for them.
 
@@ -16,7 +16,7 @@ use super::writer::LogWriter;
 use crate::chain::ChainHead;
 
 /// How long records that nobody waits for are gathered, under [`SyncPolicy::Awaited`].
-const GATHER_TIME: Duration = Duration::from_millis(4);
+const GATHER_TIME: Duration = Duration::from_millis(10);
 
 /// A write that takes longer than this keeps a caller from serving others. Then
 /// this thread writes for all of them, until it takes less.

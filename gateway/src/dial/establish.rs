@@ -80,7 +80,7 @@ impl Dialer {
             self.in_time(timeouts.handshake, to, asking).await?;
         }
         let facts = UpstreamFacts {
-            address: at.get(),
+            address: at.get().into(),
             proxied: at.is_proxy(),
             tls: None,
             reused: false,

@@ -1,17 +1,16 @@
 //! What is known about an upstream connection, for the record.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use audit::Digest;
+use audit::{Digest, PeerRecord};
 
 /// How an upstream was reached. Cheap to clone.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct UpstreamFacts {
     /// The address that was dialled: the upstream's, or that of the operator's
     /// proxy.
-    pub(crate) address: SocketAddr,
+    pub(crate) address: PeerRecord,
     /// Whether `address` is that of the operator's proxy.
     pub(crate) proxied: bool,
     pub(crate) tls: Option<Arc<TlsFacts>>,

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use audit::{EntryOutcome, WayIn};
@@ -119,7 +120,7 @@ fn one_of_each() -> Metrics {
     metrics.question("A", "NOERROR");
     metrics.questions_dropped(1);
     metrics.dialled(&UpstreamFacts {
-        address: ([127, 0, 0, 1], 443).into(),
+        address: SocketAddr::from(([127, 0, 0, 1], 443)).into(),
         proxied: false,
         tls: None,
         reused: false,

@@ -116,7 +116,7 @@ impl ConnectionRecord {
     pub(crate) fn dialled(&mut self, facts: &UpstreamFacts) {
         let Some(entry) = &mut self.entry else { return };
         self.metrics.dialled(facts);
-        entry.destination.dialled(facts.address);
+        entry.destination.dialled(&facts.address);
         entry.timing.resolve = Some(facts.resolve.into());
         entry.timing.connect = Some(facts.connect.into());
     }

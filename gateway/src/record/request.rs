@@ -151,7 +151,7 @@ impl RequestRecord {
     pub(crate) fn dialled(&mut self, facts: &UpstreamFacts) {
         let Some(entry) = &mut self.entry else { return };
         self.meter.gateway().metrics.dialled(facts);
-        entry.destination.dialled(facts.address);
+        entry.destination.dialled(&facts.address);
         if !facts.reused {
             entry.timing.resolve = Some(facts.resolve.into());
             entry.timing.connect = Some(facts.connect.into());

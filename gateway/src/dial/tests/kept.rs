@@ -144,7 +144,7 @@ fn place(destination: &str) -> PoolKey {
 fn idle(stream: TcpStream, at: &str, permit: &RequestPermit) -> IdleConnection {
     let at: Dialable = permit.reach().check(at.parse().unwrap()).unwrap().into();
     let facts = UpstreamFacts {
-        address: at.get(),
+        address: at.get().into(),
         proxied: false,
         tls: None,
         reused: false,

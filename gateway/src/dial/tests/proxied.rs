@@ -64,7 +64,7 @@ async fn a_name_goes_to_the_proxy_as_it_is_and_is_not_looked_up_here() {
     upstream.io().read_exact(&mut said).await.unwrap();
     assert_eq!(&said, b"hi");
     assert!(upstream.facts().proxied);
-    assert_eq!(upstream.facts().address, server.at);
+    assert_eq!(upstream.facts().address, server.at.into());
     assert_eq!(script.asked(), [""; 0]);
     assert_eq!(
         *asked.lock(),
