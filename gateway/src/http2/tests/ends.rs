@@ -99,8 +99,15 @@ async fn an_upstream_that_answers_early_is_heard_though_it_does_not_read_the_res
     assert_eq!(events[0]["sluice.outcome"], "relayed");
 }
 
-/// Counts what it is asked, refuses the first `refusals`, answers the rest.
-async fn refusing(refusals: usize) -> (Http2World, Arc<AtomicUsize>) {
+/// What an upstream does about a request that it does not answer.
+#[derive(Clone, Copy)]
+enum Failure {
+    Break,
+    Refuse,
+}
+
+/// An upstream that counts what it is asked, fails so many times and answers the rest.
+async fn failing(failure: Failure, times: usize) -> (Http2World, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&asked);
     let world = Http2World::with_upstream(&policy(ANY), Bounds::default(), move |stream| {
@@ -108,11 +115,14 @@ async fn refusing(refusals: usize) -> (Http2World, Arc<AtomicUsize>) {
         async move {
             let Ok(mut connection) = h2::server::handshake(stream).await else { return };
             while let Some(Ok((_, mut respond))) = connection.accept().await {
-                if seen.fetch_add(1, Ordering::SeqCst) < refusals {
-                    respond.send_reset(Reason::REFUSED_STREAM);
-                } else {
-                    let mut send = respond.send_response(Response::new(()), false).unwrap();
-                    send.send_data(Bytes::from_static(b"done"), true).unwrap();
+                let fails = seen.fetch_add(1, Ordering::SeqCst) < times;
+                match failure {
+                    Failure::Break if fails => return,
+                    Failure::Refuse if fails => respond.send_reset(Reason::REFUSED_STREAM),
+                    Failure::Break | Failure::Refuse => {
+                        let mut send = respond.send_response(Response::new(()), false).unwrap();
+                        send.send_data(Bytes::from_static(b"done"), true).unwrap();
+                    }
                 }
             }
         }
@@ -123,41 +133,21 @@ async fn refusing(refusals: usize) -> (Http2World, Arc<AtomicUsize>) {
 
 #[tokio::test]
 async fn a_request_the_upstream_did_not_look_at_is_sent_again_once() {
-    let (mut world, asked) = refusing(1).await;
+    let (mut world, asked) = failing(Failure::Refuse, 1).await;
     let mut response = world.send(post("/")).await;
     assert_eq!(read_all(response.body_mut()).await.unwrap(), b"done");
     assert_eq!(asked.load(Ordering::SeqCst), 2);
     assert_eq!(world.hang_up().await.len(), 1);
 }
 
-/// Breaks the connection of the first request, and answers the rest.
-async fn breaking() -> (Http2World, Arc<AtomicUsize>) {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let seen = Arc::clone(&asked);
-    let world = Http2World::with_upstream(&policy(ANY), Bounds::default(), move |stream| {
-        let seen = Arc::clone(&seen);
-        async move {
-            let Ok(mut connection) = h2::server::handshake(stream).await else { return };
-            while let Some(Ok((_, mut respond))) = connection.accept().await {
-                if seen.fetch_add(1, Ordering::SeqCst) == 0 {
-                    return;
-                }
-                respond.send_response(Response::new(()), true).unwrap();
-            }
-        }
-    })
-    .await;
-    (world, asked)
-}
-
 #[tokio::test]
 async fn a_request_whose_connection_breaks_is_sent_again_if_it_changes_nothing() {
-    let (mut world, asked) = breaking().await;
+    let (mut world, asked) = failing(Failure::Break, 1).await;
     assert_eq!(world.send(get("/")).await.status(), 200);
     assert_eq!(asked.load(Ordering::SeqCst), 2);
     assert_eq!(world.hang_up().await.len(), 1);
 
-    let (mut world, asked) = breaking().await;
+    let (mut world, asked) = failing(Failure::Break, 1).await;
     // It may have been carried out.
     assert_eq!(world.send(post("/")).await.status(), 502);
     assert_eq!(asked.load(Ordering::SeqCst), 1);
@@ -165,7 +155,7 @@ async fn a_request_whose_connection_breaks_is_sent_again_if_it_changes_nothing()
 
 #[tokio::test]
 async fn a_request_the_upstream_keeps_refusing_is_an_upstream_failure() {
-    let (mut world, asked) = refusing(usize::MAX).await;
+    let (mut world, asked) = failing(Failure::Refuse, usize::MAX).await;
     let response = world.send(get("/")).await;
     assert_eq!(response.status(), 502);
     assert_eq!(body_of(response).await["code"], "upstream_unreachable");
