@@ -9,6 +9,7 @@
 mod begin;
 
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
@@ -104,7 +105,7 @@ fn open(policy: Policy) -> (Log, TempDir, Runtime) {
 fn fill_in(mut entry: Entry<RequestFacts>, n: u64) -> Entry<RequestFacts> {
     entry.client = ClientRecord::new(([10, 209, 0, 2], 40112).into(), WayIn::Proxy);
     entry.destination = DestinationRecord::new("api.github.com", 443);
-    entry.destination.dialled(([140, 82, 121, 6], 443).into());
+    entry.destination.dialled(&SocketAddr::from(([140, 82, 121, 6], 443)).into());
     entry.http = Http {
         method: Some(Text::constant("GET")),
         scheme: Some(Text::constant("https")),

@@ -94,6 +94,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "the client's side, not the gateway's")]
     async fn small_writes_of_what_is_accepted_leave_at_once() {
         let listener = StdListener::bind("127.0.0.1:0").expect("a port is free");
         listener.set_nonblocking(true).expect("it is ours");
