@@ -245,14 +245,17 @@ impl Person {
             BackendKind::Docker | BackendKind::Podman => {
                 self.attachment().is_some_and(|way| way == "network")
             }
-            BackendKind::DockerGroup => true,
+            BackendKind::DockerGroup => self.attachment().is_none_or(|way| way == "network"),
             BackendKind::Namespaces | BackendKind::Unprivileged => false,
         }
     }
 
     /// Whether what finds no door of this person's sandboxes is seen and recorded.
     pub fn sees_what_finds_no_door(&self) -> bool {
-        let is_an_engine = matches!(self.backend, BackendKind::Docker | BackendKind::Podman);
+        let is_an_engine = !matches!(
+            self.backend,
+            BackendKind::Namespaces | BackendKind::Unprivileged
+        );
         let is_relayed = self.attachment().is_some_and(|way| way == "relay");
         !(self.has_network() || is_an_engine && is_relayed)
     }

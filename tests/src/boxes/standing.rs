@@ -12,9 +12,8 @@ impl Person {
     /// Where this person's gateways see the machine they run on.
     pub fn host(&self) -> String {
         match self.backend {
-            BackendKind::Docker | BackendKind::Podman if !self.has_network() => {
-                "127.0.0.1".to_owned()
-            }
+            // A gateway without a network of its own is a process of this machine.
+            _ if !self.has_network() => "127.0.0.1".to_owned(),
             BackendKind::Docker | BackendKind::DockerGroup => {
                 // The gateways' network is made with the first of them.
                 let policy = self.policy("version: 1\nnet: {enabled: true}\n");
