@@ -252,10 +252,8 @@ impl Person {
 
     /// Whether what finds no door of this person's sandboxes is seen and recorded.
     pub fn sees_what_finds_no_door(&self) -> bool {
-        let is_an_engine = !matches!(
-            self.backend,
-            BackendKind::Namespaces | BackendKind::Unprivileged
-        );
+        let is_an_engine =
+            !matches!(self.backend, BackendKind::Namespaces | BackendKind::Unprivileged);
         let is_relayed = self.attachment().is_some_and(|way| way == "relay");
         !(self.has_network() || is_an_engine && is_relayed)
     }
