@@ -2,7 +2,7 @@
 //! opened in it, by a relay, or by a network. The whole suites for each are in the long tests.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::thread;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use tests::JoinDeadline as _;
 use tests::boxes::Person;
 
-use crate::programs;
+use crate::{answering_once, programs};
 
 /// Somebody on each engine, attached in each way that is not chosen by itself. Whoever may
 /// not open sockets in a container may have a relay as well.
@@ -30,17 +30,7 @@ fn what_is_allowed_is_reached_and_the_rest_is_refused_and_recorded() {
         let policy = person.policy(
             "version: 1\nnet: {enabled: true, allow: [{host: up.test, protocol: http, port: 80}]}\n",
         );
-        let upstream = TcpListener::bind("0.0.0.0:0").unwrap();
-        let port = upstream.local_addr().unwrap().port();
-        let serving = thread::spawn(move || {
-            let (mut stream, _) = upstream.accept().unwrap();
-            let mut head = [0; 1024];
-            let length = stream.read(&mut head).unwrap();
-            let body = "x".repeat(LARGE);
-            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n{body}");
-            stream.write_all(answer.as_bytes()).unwrap();
-            String::from_utf8_lossy(&head[..length]).into_owned()
-        });
+        let (port, serving) = answering_once("x".repeat(LARGE));
         let pin = format!("up.test={host}:{port}");
         let script = "unset http_proxy; wget -q -O - http://up.test/a | wc -c
                       wget -O - http://evil.test/b 2>&1 | grep -o 'HTTP/1.1 403'

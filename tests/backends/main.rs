@@ -28,6 +28,10 @@ mod unprivileged;
 mod unprotected;
 mod workspace;
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::thread::{self, JoinHandle};
+
 use tests::boxes::{Person, Programs};
 
 fn programs() -> Programs {
@@ -43,4 +47,21 @@ fn programs() -> Programs {
 /// Somebody on each backend that is here.
 fn people() -> Vec<Person> {
     Person::everywhere(programs())
+}
+
+/// An upstream for one request, at this port: it answers with `body`, and gives the head
+/// that it was asked with.
+fn answering_once(body: String) -> (u16, JoinHandle<String>) {
+    let upstream = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = upstream.local_addr().unwrap().port();
+    let serving = thread::spawn(move || {
+        let (mut stream, _) = upstream.accept().unwrap();
+        let mut head = [0; 1024];
+        let length = stream.read(&mut head).unwrap();
+        let fields = format!("Content-Length: {}\r\nConnection: close", body.len());
+        let answer = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n{body}");
+        stream.write_all(answer.as_bytes()).unwrap();
+        String::from_utf8_lossy(&head[..length]).into_owned()
+    });
+    (port, serving)
 }

@@ -1,16 +1,12 @@
 //! The only way out is the gateway, and what it does is written down.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
-use std::thread;
-
 use serde_json::Value;
 use tests::JoinDeadline as _;
 use tests::authority::Authority;
 use tests::available::{is_installed, skip};
 use tests::boxes::Person;
 
-use crate::{people, programs};
+use crate::{answering_once, people, programs};
 
 #[test]
 fn an_allowed_name_is_reached_and_another_refused_and_both_are_recorded() {
@@ -19,17 +15,7 @@ fn an_allowed_name_is_reached_and_another_refused_and_both_are_recorded() {
         let policy = person.policy(
             "version: 1\nnet: {enabled: true, allow: [{host: up.test, protocol: http, port: 80}]}\n",
         );
-        let upstream = TcpListener::bind("0.0.0.0:0").unwrap();
-        let port = upstream.local_addr().unwrap().port();
-        let serving = thread::spawn(move || {
-            let (mut stream, _) = upstream.accept().unwrap();
-            let mut head = [0; 1024];
-            let length = stream.read(&mut head).unwrap();
-            let answer =
-                "HTTP/1.1 200 OK\r\nContent-Length: 8\r\nConnection: close\r\n\r\nupstream";
-            stream.write_all(answer.as_bytes()).unwrap();
-            String::from_utf8_lossy(&head[..length]).into_owned()
-        });
+        let (port, serving) = answering_once("upstream".to_owned());
 
         let pin = format!("up.test={host}:{port}");
         let script = "wget -q -O - http://up.test/a; wget -O - http://evil.test/b; \

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tests::boxes::{Person, Ran, wait_for};
 use tests::{ChildDeadline as _, JoinDeadline as _};
 
-use crate::people;
+use crate::{answering_once, people};
 
 /// A session of one person, stopped with the test.
 struct Session<'p> {
@@ -380,22 +380,15 @@ fn a_sweep_leaves_alone_what_lives() {
 #[test]
 fn stats_count_what_passed_the_gateway() {
     for person in people() {
-        let upstream = TcpListener::bind("0.0.0.0:0").unwrap();
-        let pin = format!("up.test={}:{}", person.host(), upstream.local_addr().unwrap().port());
+        let (port, serving) = answering_once("ok".to_owned());
+        let pin = format!("up.test={}:{port}", person.host());
         let policy = person.policy(
             "version: 1\nnet: {enabled: true, allow: [{host: up.test, protocol: http, port: 80}]}\n",
         );
-        let serving = thread::spawn(move || {
-            let (mut stream, _) = upstream.accept().unwrap();
-            let asked = stream.read(&mut [0; 1024]).unwrap();
-            let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
-            stream.write_all(answer.as_bytes()).unwrap();
-            asked
-        });
         let session = Session::bare(&person, &["--policy", &policy, "--pin", &pin]);
         let ran = session.shell("wget -q -O - http://up.test/a");
         assert_eq!(ran.stdout, "ok", "{}", ran.stderr);
-        assert!(serving.join_in_time() > 0);
+        assert!(serving.join_in_time().starts_with("GET /a "));
         let stats = person.sluice(&["stats", &session.run, "-o", "json"]);
         let stats: Value = serde_json::from_str(&stats.stdout).unwrap();
         let moved = |name: &str| stats[0][name].as_u64().unwrap();
