@@ -6,7 +6,8 @@ use policies::{Decision, Destination, NotDoneYet, Policy, PolicyQuestion, Reason
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{detail}")]
 pub(crate) struct Denial {
-    /// `no_rule`, `denied`, `not_approved`, `network_off`, or what cannot be done yet.
+    /// `no_rule`, `terms_differ`, `denied`, `not_approved`, `network_off`, or what
+    /// cannot be done yet.
     pub(crate) code: &'static str,
     pub(crate) verdict: VerdictRecord,
     pub(crate) rule: Option<Name>,
@@ -78,6 +79,14 @@ impl Denial {
                 VerdictRecord::Deny,
                 format!("{what} is denied by the rule `{}`{because}", rule.unwrap_or_default()),
                 Some("a deny beats every allow: a person would have to remove the rule".to_owned()),
+            ),
+            (Reason::TermsDiffer, _) => (
+                VerdictRecord::Deny,
+                format!(
+                    "{what} could be read in several ways, and the rules that allow those differ \
+                     in their secret, addresses or refs"
+                ),
+                Some("send the plainest spelling of it".to_owned()),
             ),
             (Reason::NoRule, _) => (
                 VerdictRecord::Deny,

@@ -12,6 +12,9 @@
 //! a method that a header overrides), every reading is judged as though it were
 //! the request, and the strictest answer counts: denied if any reading is, held
 //! for a person if any is, allowed only if all are.
+//!
+//! **Invariant:** where a rule with a secret matches, no allow without it decides:
+//! the request goes out with that secret or not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,18 +76,18 @@ pub(crate) struct Nearness {
 pub(crate) struct Rules {
     rules: Vec<Rule>,
     index: Index,
-    /// Whether any rule asks, and whether any deny exempts rules with a secret.
-    /// Most policies have neither, and then need not be searched for them.
+    /// Whether any rule asks, and whether any has a secret. Most policies have
+    /// neither, and then need not be searched for them.
     some_ask: bool,
-    some_exempt: bool,
+    some_bound: bool,
 }
 
 impl Rules {
     pub(crate) fn new(rules: Vec<Rule>) -> Result<Self, globset::Error> {
         let index = Index::new(&rules)?;
         let some_ask = rules.iter().any(|rule| rule.verdict == Verdict::Ask);
-        let some_exempt = rules.iter().any(|rule| rule.exempts_secret_rules);
-        Ok(Self { rules, index, some_ask, some_exempt })
+        let some_bound = rules.iter().any(|rule| rule.secret.is_some());
+        Ok(Self { rules, index, some_ask, some_bound })
     }
 
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, Rule> {
@@ -134,11 +137,9 @@ impl Rules {
             Some(Decision::by(rule, shape))
         };
         let any = |_: &Rule| true;
-        let bound = if self.some_exempt {
-            first(Verdict::Allow, Match::Exact, &|rule| rule.secret.is_some())
-        } else {
-            None
-        };
+        let has_secret = |rule: &Rule| rule.secret.is_some();
+        let bound =
+            if self.some_bound { first(Verdict::Allow, Match::Exact, &has_secret) } else { None };
         let exempt = |rule: &Rule| rule.exempts_secret_rules && bound.is_some();
         if let Some(deny) = first(Verdict::Deny, Match::Possible, &|rule| !exempt(rule)) {
             return deny;
@@ -148,12 +149,16 @@ impl Rules {
         {
             return ask;
         }
-        // A request that a deny exempts for its secret must go out with that secret,
-        // even if a rule without one stands before.
-        let exempted = bound.is_some() && first(Verdict::Deny, Match::Possible, &any).is_some();
-        let allow =
-            bound.filter(|_| exempted).or_else(|| first(Verdict::Allow, Match::Exact, &any));
+        let allow = bound.or_else(|| first(Verdict::Allow, Match::Exact, &any));
         let Some(allow) = allow else { return Decision::NO_RULE };
+        // Next to an allow without it, a rule with a secret is a restriction too: what a
+        // server might read as its request must not go out without the secret.
+        if self.some_bound
+            && bound.is_none()
+            && first(Verdict::Allow, Match::Possible, &has_secret).is_some()
+        {
+            return Decision::TERMS_DIFFER;
+        }
         // Next to an allow, an ask is a restriction. Like a deny, it must hold for any
         // way a server could read the request.
         let ask = if self.some_ask { first(Verdict::Ask, Match::Possible, &any) } else { None };
@@ -162,7 +167,8 @@ impl Rules {
 
     /// The answer when every reading of the path is allowed. If all their rules have
     /// the same terms, the rule for the path as sent decides. Otherwise the first
-    /// rule that allows every reading by itself decides.
+    /// rule that allows every reading by itself decides, which must have a secret if
+    /// any reading's rule has.
     fn allow_every_reading(&self, question: &PolicyQuestion<'_>) -> Decision<'_> {
         let fitting = |reading: &str| -> BTreeSet<ShapeId> {
             let mut shape_ids = self.allowing_path(question, reading);
@@ -175,19 +181,22 @@ impl Rules {
         let agreed = self.decide_reading(question, question.path.as_str());
         let mut common = fitting(question.path.as_str());
         let mut agree = true;
+        let has_secret =
+            |decision: &Decision<'_>| decision.rule.is_some_and(|it| it.secret.is_some());
+        let mut some_bound = has_secret(&agreed);
         for reading in question.path.readings().skip(1) {
             let other = self.decide_reading(question, reading);
             agree &= agreed.has_same_terms_as(&other);
+            some_bound |= has_secret(&other);
             let shape_ids = fitting(reading);
             common.retain(|shape_id| shape_ids.contains(shape_id));
         }
         if agree {
             return agreed;
         }
-        let secret_only = self.some_exempt;
         let common = common.iter().filter_map(|shape_id| self.at(*shape_id));
-        let mut common = common.filter(|(rule, _)| !secret_only || rule.secret.is_some());
-        common.next().map_or(Decision::NO_RULE, |(rule, shape)| Decision::by(rule, shape))
+        let mut common = common.filter(|(rule, _)| !some_bound || rule.secret.is_some());
+        common.next().map_or(Decision::TERMS_DIFFER, |(rule, shape)| Decision::by(rule, shape))
     }
 
     /// Every shape with this verdict that is about the host and matches a reading

@@ -12,6 +12,9 @@ pub enum Reason {
     NetworkOff,
     /// No rule matches.
     NoRule,
+    /// Servers could read it in several ways, and rules allow those with another
+    /// secret, to other addresses or after another check.
+    TermsDiffer,
     /// The decision's rule matched.
     Rule,
 }
@@ -22,6 +25,7 @@ impl Reason {
         match (self, verdict) {
             (Self::NetworkOff, _) => "network_off",
             (Self::NoRule, _) => "no_rule",
+            (Self::TermsDiffer, _) => "terms_differ",
             (Self::Rule, Verdict::Allow) => "allowed",
             (Self::Rule, Verdict::Ask) => "not_approved",
             (Self::Rule, Verdict::Deny) => "denied",
@@ -80,6 +84,8 @@ impl<'p> Decision<'p> {
 
     pub(crate) const NETWORK_OFF: Self = Self { reason: Reason::NetworkOff, ..Self::NO_RULE };
 
+    pub(crate) const TERMS_DIFFER: Self = Self { reason: Reason::TermsDiffer, ..Self::NO_RULE };
+
     pub(crate) fn by(rule: &'p Rule, shape: &'p Shape) -> Self {
         let (verdict, reason) = (rule.verdict(), Reason::Rule);
         Self {
@@ -134,7 +140,7 @@ impl<'p> Decision<'p> {
     pub(crate) fn for_either(self, other: Self) -> Self {
         let strictest = self.or_stricter(other);
         if strictest.verdict == Verdict::Allow && !self.has_same_terms_as(&other) {
-            return Self::NO_RULE;
+            return Self::TERMS_DIFFER;
         }
         strictest
     }
@@ -159,6 +165,7 @@ impl fmt::Display for Decision<'_> {
         let because = match (self.reason, self.rule) {
             (Reason::NetworkOff, _) => "the network is off",
             (Reason::Rule, Some(rule)) => rule.id(),
+            (Reason::TermsDiffer, _) => "rules allow it on different terms",
             (Reason::NoRule | Reason::Rule, _) => "no rule matches",
         };
         write!(f, "{}: {because}", self.verdict)
@@ -175,6 +182,7 @@ mod tests {
         for verdict in [Verdict::Allow, Verdict::Ask, Verdict::Deny] {
             assert_eq!(Reason::NetworkOff.code(verdict), "network_off");
             assert_eq!(Reason::NoRule.code(verdict), "no_rule");
+            assert_eq!(Reason::TermsDiffer.code(verdict), "terms_differ");
         }
         assert_eq!(Reason::Rule.code(Verdict::Allow), "allowed");
         assert_eq!(Reason::Rule.code(Verdict::Ask), "not_approved");

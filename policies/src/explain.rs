@@ -68,24 +68,6 @@ impl Policy {
             };
         }
         let denied = decision.verdict != Verdict::Allow;
-        let not_done_yet = decision.not_done_yet().map(|it| it.why().to_owned());
-        let but = match (decision.reason, decision.rule) {
-            _ if not_done_yet.is_some() => not_done_yet,
-            (Reason::NetworkOff, _) => {
-                Some("the network is off: set `net.enabled: true`".to_owned())
-            }
-            (Reason::Rule, Some(rule)) if decision.verdict == Verdict::Deny => Some(format!(
-                "a deny beats every allow: `{}` ({} line {}) would have to go",
-                rule.id(),
-                rule.location().source,
-                rule.location().line
-            )),
-            (Reason::Rule, Some(rule)) if decision.verdict == Verdict::Ask => Some(format!(
-                "a person is asked because of `{}`; without that rule an entry would allow it",
-                rule.id()
-            )),
-            _ => None,
-        };
         let (mut overruled, mut near_misses) = (Vec::new(), Vec::new());
         if denied {
             for (rule, near) in self.net.rules.nearness(&sample.question()) {
@@ -97,13 +79,34 @@ impl Policy {
                 }
             }
         }
+        let not_done_yet = decision.not_done_yet().map(|it| it.why().to_owned());
+        let but = match (decision.reason, decision.rule) {
+            _ if not_done_yet.is_some() => not_done_yet,
+            (Reason::NetworkOff, _) => {
+                Some("the network is off: set `net.enabled: true`".to_owned())
+            }
+            (Reason::TermsDiffer, _) => Some(
+                "one rule would have to match it however a server reads it; or send the plainest \
+                 spelling"
+                    .to_owned(),
+            ),
+            (Reason::Rule, Some(rule)) if decision.verdict == Verdict::Deny => {
+                Some(beyond_deny(rule, &overruled))
+            }
+            (Reason::Rule, Some(rule)) if decision.verdict == Verdict::Ask => Some(format!(
+                "a person is asked because of `{}`; without that rule an entry would allow it",
+                rule.id()
+            )),
+            _ => None,
+        };
+        let entry_helps = denied && decision.reason != Reason::TermsDiffer;
         let readings = self.judged_readings(sample);
         Explanation {
             because: because(&decision, &readings),
             readings,
             overruled,
             near_misses,
-            would_allow: denied.then(|| Self::hint(sample, None)),
+            would_allow: entry_helps.then(|| Self::hint(sample, None)),
             but,
             decision,
         }
@@ -149,6 +152,23 @@ impl Policy {
     }
 }
 
+/// What would have to change besides, where a deny decided.
+fn beyond_deny(deny: &Rule, overruled: &[&Rule]) -> String {
+    let at = format!("`{}` ({} line {})", deny.id(), deny.location().source, deny.location().line);
+    let bound = overruled.iter().find(|rule| rule.secret().is_some());
+    match bound.and_then(|rule| Some((rule.id(), rule.secret()?))) {
+        Some((bound, secret)) => format!(
+            "a deny beats every allow: {at} would have to go, or say `unless: secret` to spare \
+             what `{bound}` sends with `{secret}`"
+        ),
+        None if deny.exempts_secret_rules => format!(
+            "a deny beats every allow: {at} spares only what a rule with a secret allows, and \
+             none matches"
+        ),
+        None => format!("a deny beats every allow: {at} would have to go"),
+    }
+}
+
 fn because(decision: &Decision<'_>, readings: &[JudgedReading<'_>]) -> String {
     // The reading that decided, unless the path as sent would have got the same.
     let same = |reading: &JudgedReading<'_>| {
@@ -174,14 +194,14 @@ fn because(decision: &Decision<'_>, readings: &[JudgedReading<'_>]) -> String {
             }
             text
         }
+        (Reason::TermsDiffer, _) => {
+            "servers could read it in several ways, and the rules that allow those differ in \
+             their secret, addresses or refs"
+                .to_owned()
+        }
         (Reason::NoRule | Reason::Rule, _) => match reading {
             Some(reading) => {
                 format!("some servers take the path for `{}`, which no rule allows", reading.path)
-            }
-            None if readings.iter().any(|r| r.decision.verdict == Verdict::Allow) => {
-                "each reading of the path is allowed, but by rules that differ in their secret, \
-                 addresses or refs"
-                    .to_owned()
             }
             None => "no rule matches, and what no rule allows is denied".to_owned(),
         },

@@ -70,7 +70,8 @@ pub(crate) struct VerdictIndex {
     files: Vec<(ShapeId, PythonFiles)>,
     /// For asks and allows: a path must match exactly.
     exact: Patterns,
-    /// For denies and asks: in lower case, so that spelling cannot evade them.
+    /// For denies, asks and allows with a secret: in lower case, so that spelling
+    /// cannot evade them.
     folded: Patterns,
 }
 
@@ -205,6 +206,7 @@ impl Index {
 impl VerdictIndex {
     fn compile(&mut self, verdict: Verdict, rules: &[Rule]) -> Result<(), globset::Error> {
         let (mut exact, mut folded) = (PatternsBuilder::default(), PatternsBuilder::default());
+        let has_secret = |rule: usize| rules.get(rule).is_some_and(|rule| rule.secret.is_some());
         for shape_id in &self.all {
             let Some(shape) = shape_at(rules, *shape_id) else { continue };
             match &shape.paths {
@@ -218,7 +220,7 @@ impl VerdictIndex {
                                 exact.add(*shape_id, reading, Some(written));
                             }
                         }
-                        if verdict != Verdict::Allow {
+                        if verdict != Verdict::Allow || has_secret(shape_id.0) {
                             for spelling in pattern.folded() {
                                 folded.add(*shape_id, spelling, None);
                             }

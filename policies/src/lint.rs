@@ -53,6 +53,7 @@ impl Policy {
         let mut findings = Vec::new();
         for (number, rule) in rules.iter().enumerate() {
             unreachable(rule, &rules, number, &mut findings);
+            beside_secret(rule, &rules, &mut findings);
             wide(rule, &mut findings);
             blind(rule, &rules, &mut findings);
             ambiguous_paths(rule, &mut findings);
@@ -148,11 +149,20 @@ fn unreachable(rule: &Rule, rules: &[&Rule], number: usize, findings: &mut Vec<L
     if rule.shapes.is_empty() {
         return;
     }
-    let stricter = |other: &&&Rule| other.verdict < rule.verdict && !other.exempts_secret_rules;
+    let spared = |other: &Rule| other.exempts_secret_rules && rule.secret.is_some();
+    let stricter = |other: &&&Rule| other.verdict < rule.verdict && !spared(other);
     let hidden = rules.iter().filter(stricter).find(|other| covered(rule, other));
     if let Some(other) = hidden {
         let message = format!("never decides: `{}` answers {} first", other.id(), other.verdict);
-        findings.push(about(rule, "unreachable", message, "remove one of the two"));
+        let instead = match &rule.secret {
+            Some(secret) if other.verdict == Verdict::Deny => format!(
+                "write `unless: secret` into `{}` to spare what goes out with `{secret}`, or \
+                 remove one of the two",
+                other.id()
+            ),
+            _ => "remove one of the two".to_owned(),
+        };
+        findings.push(about(rule, "unreachable", message, &instead));
         return;
     }
     let earlier = rules.iter().take(number).filter(|other| {
@@ -167,6 +177,29 @@ fn unreachable(rule: &Rule, rules: &[&Rule], number: usize, findings: &mut Vec<L
             "remove it, or make the other one narrower",
         ));
     }
+}
+
+/// A rule without a secret for a host that another rule sends one to: what only the
+/// former matches goes out with whatever credential the sandbox has.
+fn beside_secret(rule: &Rule, rules: &[&Rule], findings: &mut Vec<LintFinding>) {
+    let denied = |other: &&Rule| other.verdict == Verdict::Deny && covered(rule, other);
+    if rule.verdict == Verdict::Deny || rule.secret.is_some() || rules.iter().any(denied) {
+        return;
+    }
+    let meets = |host: &HostPattern| {
+        rule.shapes.iter().any(|own| covers(&own.host, host) || covers(host, &own.host))
+    };
+    let bound = rules.iter().find_map(|bound| {
+        let host = bound.shapes.iter().map(|shape| &shape.host).find(|host| meets(host))?;
+        Some((bound.id(), bound.secret.as_ref()?, host))
+    });
+    let Some((bound, secret, host)) = bound else { return };
+    let message =
+        format!("lets requests to `{host}` pass without `{secret}`, which `{bound}` sends there");
+    let instead = format!(
+        "add `secret: {secret}` to it, or to `net.deny`: {{host: \"{host}\", unless: secret}}"
+    );
+    findings.push(about(rule, "beside-secret", message, &instead));
 }
 
 /// A rule that lets more pass than its author may have had in mind.

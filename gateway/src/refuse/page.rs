@@ -112,6 +112,11 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "a rule without `secret`",
     ),
     (
+        "terms_differ",
+        "servers could read it in several ways, and the rules that allow those differ in their secret, addresses or refs",
+        "the plainest spelling; a person writes one rule that matches all of them",
+    ),
+    (
         "upstream_incompatible",
         "its TLS and ours have nothing in common; `detail` says what: below 1.2, or no safe cipher suite",
         "a server with TLS 1.2 or 1.3",
@@ -209,6 +214,7 @@ pub(super) fn samples() -> Vec<Refusal> {
     for (reason, verdict) in [
         (Reason::NetworkOff, policies::Verdict::Deny),
         (Reason::NoRule, policies::Verdict::Deny),
+        (Reason::TermsDiffer, policies::Verdict::Deny),
         (Reason::Rule, policies::Verdict::Ask),
         (Reason::Rule, policies::Verdict::Deny),
     ] {

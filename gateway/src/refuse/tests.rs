@@ -145,6 +145,7 @@ fn each_refusal_is_recorded_as_what_it_is() {
         upstream_proxy_failed 502 Failed - -
         network_off 403 Refused Deny -
         no_rule 403 Refused Deny -
+        terms_differ 403 Refused Deny -
         not_approved 403 Refused Ask net.allow[0]
         denied 403 Refused Deny net.allow[0]
     "#]]

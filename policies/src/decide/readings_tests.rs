@@ -221,7 +221,7 @@ fn readings_may_be_allowed_by_several_rules_that_ask_for_the_same() {
             differing,
             &["/v1/a%2Fb"],
             expect![[r#"
-                /v1/a%2Fb -> deny: no rule matches
+                /v1/a%2Fb -> deny: rules allow it on different terms
             "#]],
         );
     }
@@ -243,8 +243,11 @@ secrets: {{KEY: {{from: {{env: KEY}}, hosts: [h.example], header: x-api-key}}}}
         policy.decide(&asked.question()).to_string()
     };
     let two = "allow: [{host: h.example, paths: [/v1/*], secret: KEY}, {host: h.example, paths: [/v1/*/*]}]";
-    assert_eq!(decide(two, "/v1/a%2Fb"), "deny: no rule matches");
+    assert_eq!(decide(two, "/v1/a%2Fb"), "deny: rules allow it on different terms");
     // A rule without the secret does not stand in for the one with it.
+    let beside = "allow: [{host: h.example}, {host: h.example, paths: [/v1/a], secret: KEY}]";
+    assert_eq!(decide(beside, "/v1/b"), "allow: net.allow[0]");
+    assert_eq!(decide(beside, "/v1/a;b"), "deny: rules allow it on different terms");
     let before = "allow: [{host: h.example}, {host: h.example, paths: [/v1/*, '/w/**'], secret: KEY}], deny: [{host: h.example, unless: secret}]";
     assert_eq!(decide(before, "/v1/a"), "allow: net.allow[1]");
     assert_eq!(decide(before, "/w/a%2Fb"), "allow: net.allow[1]");

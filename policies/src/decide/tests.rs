@@ -320,6 +320,38 @@ fn a_destination_is_spared_a_deny_only_for_a_bound_secret_that_goes_there() {
 }
 
 #[test]
+fn where_a_rule_with_a_secret_matches_it_alone_decides() {
+    let text = "version: 1
+net:
+  enabled: true
+  allow:
+    - {host: h.example, methods: [GET, POST]}
+    - {host: h.example, methods: [POST], paths: [/v1/messages], secret: KEY}
+secrets: {KEY: {from: {env: KEY}, hosts: [h.example], header: x-api-key}}
+";
+    check_whole(
+        text,
+        &[
+            "POST https://h.example/v1/messages",
+            "POST https://h.example/v1/files",
+            "GET https://h.example/v1/messages",
+            // What a server that ignores case, a parameter or a last slash would read.
+            "POST https://h.example/v1/Messages",
+            "POST https://h.example/v1/messages;x",
+            "POST https://h.example/v1/messages/",
+        ],
+        expect![[r#"
+            POST https://h.example/v1/messages -> allow: net.allow[1]
+            POST https://h.example/v1/files -> allow: net.allow[0]
+            GET https://h.example/v1/messages -> allow: net.allow[0]
+            POST https://h.example/v1/Messages -> deny: rules allow it on different terms
+            POST https://h.example/v1/messages;x -> deny: rules allow it on different terms
+            POST https://h.example/v1/messages/ -> deny: rules allow it on different terms
+        "#]],
+    );
+}
+
+#[test]
 fn a_sparing_deny_changes_nothing_where_it_does_not_match() {
     let text = "version: 1
 net:
@@ -332,7 +364,7 @@ secrets: {KEY: {from: {env: KEY}, hosts: [h.example], header: x-api-key}}
         text,
         &["GET https://h.example/", "GET https://h.example/admin", "GET https://h.example/gone"],
         expect![[r#"
-            GET https://h.example/ -> allow: net.allow[0]
+            GET https://h.example/ -> allow: net.allow[1]
             GET https://h.example/admin -> allow: net.allow[1]
             GET https://h.example/gone -> deny: net.deny[1]
         "#]],

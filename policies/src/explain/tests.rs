@@ -101,6 +101,47 @@ net:
 }
 
 #[test]
+fn a_deny_that_could_spare_what_has_a_secret_is_told_how() {
+    let policy = |deny: &str| {
+        format!(
+            "version: 1
+net:
+  enabled: true
+  allow: [{{host: h.example, paths: [/v1], secret: KEY}}, h.example]
+  deny: [{deny}]
+secrets: {{KEY: {{hosts: [h.example], header: x-key}}}}
+"
+        )
+    };
+    check_with(
+        &policy("h.example"),
+        "GET",
+        "https://h.example/v1",
+        expect![[r#"
+            deny: net.deny[0]
+            because `net.deny[0]` (p line 5) matches: h.example
+            overruled net.allow[0]
+            overruled net.allow[1]
+            would allow {host: h.example, methods: [GET], paths: [/v1]}
+            but a deny beats every allow: `net.deny[0]` (p line 5) would have to go, or say `unless: secret` to spare what `net.allow[0]` sends with `KEY`
+        "#]],
+    );
+    check_with(
+        &policy("{host: h.example, unless: secret}"),
+        "GET",
+        "https://h.example/v2",
+        expect![[r#"
+            deny: net.deny[0]
+            because `net.deny[0]` (p line 5) matches: h.example unless with a bound secret
+            overruled net.allow[1]
+            near miss net.allow[0] but for the path
+            would allow {host: h.example, methods: [GET], paths: [/v2]}
+            but a deny beats every allow: `net.deny[0]` (p line 5) spares only what a rule with a secret allows, and none matches
+        "#]],
+    );
+}
+
+#[test]
 fn a_rule_of_several_shapes_is_measured_by_the_nearest() {
     // The first shape of a `git` rule is a GET, the second the POST asked for.
     check(
@@ -227,13 +268,13 @@ secrets: {KEY: {from: {env: KEY}, hosts: [h.example], header: x-key}}
         "GET",
         "https://h.example/v1/a%2Fx",
         expect![[r#"
-            deny: no rule matches
-            because each reading of the path is allowed, but by rules that differ in their secret, addresses or refs
+            deny: rules allow it on different terms
+            because servers could read it in several ways, and the rules that allow those differ in their secret, addresses or refs
             read as /v1/a%2Fx allow: net.allow[0]
             read as /v1/a/x allow: net.allow[1]
             near miss net.allow[0] but for the path /v1/a/x
             near miss net.allow[1] but for the path
-            would allow {host: h.example, methods: [GET], paths: ["/v1/a%2Fx"]}
+            but one rule would have to match it however a server reads it; or send the plainest spelling
         "#]],
     );
 }

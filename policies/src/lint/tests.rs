@@ -96,6 +96,44 @@ secrets:
 }
 
 #[test]
+fn a_way_around_a_secret_is_flagged() {
+    let text = |rules: &str| {
+        format!(
+            "version: 1
+net: {{enabled: true, {rules}}}
+secrets: {{KEY: {{from: {{env: X}}, hosts: ['*.h.example'], header: x-key}}}}
+"
+        )
+    };
+    check_whole(
+        &text(
+            "allow: [{host: a.h.example, methods: [POST], secret: KEY}, '*.h.example', b.example]",
+        ),
+        expect![[r#"
+            p:2: not-in-force: net.allow[0]: secrets are not put into requests yet, so the gateway refuses it; what it names stays out of reach until that is built
+            p:2: beside-secret: net.allow[1]: lets requests to `a.h.example` pass without `KEY`, which `net.allow[0]` sends there; add `secret: KEY` to it, or to `net.deny`: {host: "a.h.example", unless: secret}
+            p: wide-secret: secret `KEY` may go to every name below `*.h.example`; name the hosts one by one"#]],
+    );
+    check_whole(
+        &text("allow: [{host: a.h.example, secret: KEY}, a.h.example], deny: ['*.h.example']"),
+        expect![[r#"
+            p:2: unreachable: net.allow[0]: never decides: `net.deny[0]` answers deny first; write `unless: secret` into `net.deny[0]` to spare what goes out with `KEY`, or remove one of the two
+            p:2: not-in-force: net.allow[0]: secrets are not put into requests yet, so the gateway refuses it; what it names stays out of reach until that is built
+            p:2: unreachable: net.allow[1]: never decides: `net.deny[0]` answers deny first; remove one of the two
+            p: wide-secret: secret `KEY` may go to every name below `*.h.example`; name the hosts one by one"#]],
+    );
+    check_whole(
+        &text(
+            "allow: [{host: a.h.example, secret: KEY}, a.h.example], deny: [{host: a.h.example, unless: secret}]",
+        ),
+        expect![[r#"
+            p:2: not-in-force: net.allow[0]: secrets are not put into requests yet, so the gateway refuses it; what it names stays out of reach until that is built
+            p:2: unreachable: net.allow[1]: never decides: `net.deny[0]` answers deny first; remove one of the two
+            p: wide-secret: secret `KEY` may go to every name below `*.h.example`; name the hosts one by one"#]],
+    );
+}
+
+#[test]
 fn switches_that_surprise_are_flagged() {
     check_whole(
         "version: 1\nnet: {allow: [example.com]}\n",
@@ -160,7 +198,7 @@ fn a_rule_is_shadowed_only_by_one_that_matches_all_that_it_does() {
         assert_eq!(codes(&format!("allow: [a.example.com, {second}]")), [""; 0], "{second}");
     }
     let with_secret = "allow: [a.example.com, {host: a.example.com, secret: KEY}]";
-    assert_eq!(codes(with_secret), ["not-in-force"]);
+    assert_eq!(codes(with_secret), ["beside-secret", "not-in-force"]);
     for first in [
         "{host: a.example.com, query: {k: v}}",
         "{host: a.example.com, headers: {x-a: b}}",
@@ -179,13 +217,13 @@ fn a_rule_is_shadowed_only_by_one_that_matches_all_that_it_does() {
 }
 
 #[test]
-fn a_deny_without_conditions_hides_every_allow_and_a_sparing_one_none() {
+fn a_deny_without_conditions_hides_every_allow_and_a_sparing_one_those_without_a_secret() {
     let allow = "allow: [{host: a.example.com, websocket: true}]";
     assert_eq!(codes(&format!("{allow}\n  deny: [a.example.com]")), ["unreachable"]);
-    assert_eq!(
-        codes(&format!("{allow}\n  deny: [{{host: a.example.com, unless: secret}}]")),
-        [""; 0]
-    );
+    let sparing = "deny: [{host: a.example.com, unless: secret}]";
+    assert_eq!(codes(&format!("{allow}\n  {sparing}")), ["unreachable"]);
+    let bound = "allow: [{host: a.example.com, secret: KEY}]";
+    assert_eq!(codes(&format!("{bound}\n  {sparing}")), ["not-in-force"]);
     assert_eq!(
         codes(&format!("{allow}\n  deny: [{{host: a.example.com, websocket: false}}]")),
         [""; 0]
