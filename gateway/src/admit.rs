@@ -2,13 +2,17 @@
 //!
 //! Comes after the opening named the destination, and before a byte is read or
 //! sent on its behalf. What comes out is a [`HostPermit`] and how the
-//! connection is to be handled, or a [`Denial`].
+//! connection is to be handled, or a [`Denial`]; and the host is counted among those
+//! that the sandbox has reached.
 
 use audit::{Handling, Name};
 use policies::{Admission, Decision, Destination, Reach};
 
 use crate::denial::Denial;
-use crate::policy_cell::PolicyCell;
+use crate::gateway::Gateway;
+use crate::limits::HostCount;
+use crate::policy_cell::{LoadedPolicy, PolicyCell};
+use crate::refuse::BlanketRefusal;
 
 /// Proof that policy allowed this destination. Made only in this file.
 ///
@@ -40,11 +44,27 @@ pub(crate) struct Admitted {
     /// The rule that said so. Where requests are judged, each has its own.
     pub(crate) rule: Option<Name>,
     pub(crate) policy: Name,
+    /// What the host was sent, on all connections.
+    pub(crate) host: HostCount,
 }
 
-/// Asks the policy of this moment about a destination.
-pub(crate) fn admit(policy: &PolicyCell, to: &Destination) -> Result<Admitted, Denial> {
-    let loaded = policy.load();
+/// Asks the policy of this moment about a destination, and counts its host.
+pub(crate) fn admit(gateway: &Gateway, to: &Destination) -> Result<Admitted, BlanketRefusal> {
+    let loaded = gateway.policy.load();
+    let Asked { permit, handling, rule } = ask(&loaded, to).map_err(BlanketRefusal::Denied)?;
+    let chosen = loaded.policy.chosen_name_bytes(to);
+    let host = gateway.limits.reach(&to.host, chosen).map_err(BlanketRefusal::BudgetSpent)?;
+    Ok(Admitted { permit, handling, rule, policy: loaded.hash.clone(), host })
+}
+
+/// What a policy says of a destination that it lets in.
+struct Asked {
+    permit: HostPermit,
+    handling: Handling,
+    rule: Option<Name>,
+}
+
+fn ask(loaded: &LoadedPolicy, to: &Destination) -> Result<Asked, Denial> {
     let unseen = |decision: &Decision<'_>| {
         let reach = decision.rule.map(|rule| rule.reach().clone()).unwrap_or_default();
         (HostPermit(reach), decision.rule_id().map(Name::from))
@@ -57,7 +77,7 @@ pub(crate) fn admit(policy: &PolicyCell, to: &Destination) -> Result<Admitted, D
         Admission::Passthrough(decision) => (Handling::Passthrough, unseen(&decision)),
         Admission::Tcp(decision) => (Handling::Tcp, unseen(&decision)),
     };
-    Ok(Admitted { permit, handling, rule, policy: loaded.hash.clone() })
+    Ok(Asked { permit, handling, rule })
 }
 
 impl Admitted {
@@ -68,7 +88,7 @@ impl Admitted {
         policy: &PolicyCell,
         to: &Destination,
     ) -> Result<bool, Denial> {
-        let now = admit(policy, to)?;
+        let now = ask(&policy.load(), to)?;
         Ok(now.handling == self.handling && now.permit == self.permit)
     }
 }
@@ -88,7 +108,7 @@ mod tests {
 
     fn admitted(stage: &Stage, to: &str) -> (Handling, Vec<String>, Option<Name>) {
         let Admitted { permit, handling, rule, .. } =
-            admit(&stage.gateway.policy, &Destination::parse(to).unwrap()).unwrap();
+            admit(&stage.gateway, &Destination::parse(to).unwrap()).unwrap();
         let ranges = permit.reach().ranges().iter().map(|range| range.net().to_string());
         (handling, ranges.collect(), rule)
     }
@@ -121,7 +141,7 @@ mod tests {
         ] {
             let stage = Stage::new(PRIVATE);
             let to = Destination::parse("db.test:5432").unwrap();
-            let admitted = admit(&stage.gateway.policy, &to).unwrap();
+            let admitted = admit(&stage.gateway, &to).unwrap();
             let policy = policies::read(&Source::new("new.yaml", changed.as_str()), &NoFiles);
             stage.gateway.load_policy(policy.unwrap(), "new");
             let holds = matches!(admitted.still_holds(&stage.gateway.policy, &to), Ok(true));

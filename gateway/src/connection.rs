@@ -11,10 +11,11 @@ use audit::{ClientRecord, Ticket};
 use policies::{Admission, Destination, Scheme};
 use uuid::Uuid;
 
-use crate::admit::HostPermit;
+use crate::admit::Admitted;
 use crate::authorize::{RequestPermit, reconsider};
 use crate::gateway::Gateway;
 use crate::http_version::HttpVersion;
+use crate::limits::HostCount;
 use crate::record::{self, ConnectionRecord, ConnectionTotals, RequestRecord};
 use crate::refuse::{BlanketRefusal, Refusal, Reply};
 use crate::request::{ParsedRequest, RawRequest};
@@ -33,6 +34,8 @@ pub(crate) struct ConnectionContext {
     /// Set where no request is judged, because all of them are refused.
     blanket_refusal: Option<BlanketRefusal>,
     facts: RecordFacts,
+    /// What the destination's host was sent on all connections.
+    host: HostCount,
     /// Whether the destination is known to be in the log.
     destination_recorded: AtomicBool,
 }
@@ -57,7 +60,7 @@ impl ConnectionContext {
     /// in its own protocol with one refusal, whatever it asks, and for which nothing
     /// is ever dialled.
     pub(crate) fn new(
-        admission: Result<&HostPermit, BlanketRefusal>,
+        admission: Result<&Admitted, BlanketRefusal>,
         gateway: &Arc<Gateway>,
         scheme: Scheme,
         destination: Destination,
@@ -73,14 +76,20 @@ impl ConnectionContext {
         } else {
             destination.to_string()
         };
+        let (host, blanket_refusal) = match admission {
+            Ok(admitted) => (admitted.host.clone(), None),
+            // It is sent nothing.
+            Err(refusal) => (HostCount::default(), Some(refusal)),
+        };
         Self {
             gateway: Arc::clone(gateway),
             destination,
             scheme,
             authority,
             id: record.id(),
-            blanket_refusal: admission.err(),
+            blanket_refusal,
             facts,
+            host,
             destination_recorded: AtomicBool::new(false),
         }
     }
@@ -131,7 +140,7 @@ impl ConnectionContext {
         };
         let totals = Arc::clone(&self.facts.totals);
         // Without a record there is only the connection's id to go by.
-        RequestRecord::begin(&self.gateway, facts, totals)
+        RequestRecord::begin(&self.gateway, facts, totals, self.host.clone())
             .map_err(|err| Reply::new(&err.into(), self.id))
     }
 
@@ -154,6 +163,8 @@ impl ConnectionContext {
         }
         self.gateway.limits.admit_request()?;
         let permit = self.ask(&request, record)?;
+        let query = request.query.as_ref().map_or("", |query| query.as_str());
+        self.gateway.limits.ask_url(&self.destination, request.path.as_str(), query)?;
         self.record_before_sending(&request, record).await?;
         Ok((permit, request))
     }

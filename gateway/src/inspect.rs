@@ -11,6 +11,7 @@ use audit::TrafficRecord;
 
 use crate::dial::DialError;
 use crate::gateway::Gateway;
+use crate::limits::HostCount;
 use crate::refuse::Refusal;
 
 /// The counts of one request or tunnel, held to the bounds of the whole run.
@@ -20,6 +21,7 @@ use crate::refuse::Refusal;
 #[derive(Debug)]
 pub(crate) struct TrafficMeter {
     gateway: Arc<Gateway>,
+    host: HostCount,
     sent: AtomicU64,
     received: AtomicU64,
     body: AtomicU64,
@@ -32,26 +34,28 @@ pub(crate) struct TrafficMeter {
 #[must_use = "dropping it gives the room back"]
 pub(crate) struct ReservedBytes {
     gateway: Arc<Gateway>,
+    host: HostCount,
     bytes: u64,
 }
 
 impl Drop for ReservedBytes {
     fn drop(&mut self) {
-        self.gateway.limits.not_uploaded(self.bytes);
+        self.gateway.limits.not_uploaded(&self.host, self.bytes);
     }
 }
 
 impl TrafficMeter {
-    pub(crate) fn new(gateway: Arc<Gateway>) -> Self {
+    /// For traffic with the host whose count this is.
+    pub(crate) fn new(gateway: Arc<Gateway>, host: HostCount) -> Self {
         let body_limit = gateway.limits.bounds().body.unwrap_or(u64::MAX);
         let zero = || AtomicU64::new(0);
-        Self { gateway, sent: zero(), received: zero(), body: zero(), body_limit }
+        Self { gateway, host, sent: zero(), received: zero(), body: zero(), body_limit }
     }
 
     /// Counts bytes that are about to go upstream: heads, names, tunnels.
     pub(crate) fn sent(&self, bytes: usize) -> Result<(), Refusal> {
         let bytes = bytes as u64;
-        self.gateway.limits.upload(bytes)?;
+        self.gateway.limits.upload(&self.host, bytes)?;
         self.sent.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
@@ -59,8 +63,9 @@ impl TrafficMeter {
     /// Reserves room in the budget for bytes, before there is an upstream.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<ReservedBytes, Refusal> {
         let bytes = bytes as u64;
-        self.gateway.limits.upload(bytes)?;
-        Ok(ReservedBytes { gateway: Arc::clone(&self.gateway), bytes })
+        self.gateway.limits.upload(&self.host, bytes)?;
+        let (gateway, host) = (Arc::clone(&self.gateway), self.host.clone());
+        Ok(ReservedBytes { gateway, host, bytes })
     }
 
     /// Counts what was reserved as sent.

@@ -44,7 +44,6 @@ use tokio_rustls::server::TlsStream;
 
 use crate::admit::{Admitted, admit};
 use crate::connection::{Authorized, ConnectionContext};
-use crate::denial::Denial;
 use crate::gateway::Gateway;
 use crate::http1::{
     self, ClientIo, Destinations, ExchangeBuffers, ExchangeEnd, ExchangeError, OutgoingRequest,
@@ -108,10 +107,10 @@ async fn serve_one(
     record: &mut ConnectionRecord,
 ) -> Result<(), Refusal> {
     record.destination(&opening.to);
-    let admitted = match admit(&gateway.policy, &opening.to) {
+    let admitted = match admit(gateway, &opening.to) {
         Ok(admitted) => admitted,
-        Err(denial) => {
-            return Box::pin(refuse(stream, opening, denial, gateway, record)).await;
+        Err(refusal) => {
+            return Box::pin(refuse(stream, opening, refusal, gateway, record)).await;
         }
     };
     record.admitted(admitted.handling, admitted.rule.clone(), &admitted.policy);
@@ -170,8 +169,8 @@ async fn terminate_tls(
     record: &mut ConnectionRecord,
 ) -> Result<RequestConnection, Refusal> {
     let context = |admission: Result<Admitted, BlanketRefusal>, scheme, to, record: &_| {
-        let permit = admission.as_ref().map(|admitted| &admitted.permit).map_err(Clone::clone);
-        Arc::new(ConnectionContext::new(permit, gateway, scheme, to, record))
+        let admission = admission.as_ref().map_err(Clone::clone);
+        Arc::new(ConnectionContext::new(admission, gateway, scheme, to, record))
     };
     let Some(hello) = opening.client_hello(&mut stream, gateway).await? else {
         let TunnelOpening { to, inbox, .. } = opening;
@@ -352,7 +351,7 @@ async fn tunnel(
     let mut deadlines = ExchangeDeadlines::new(gateway);
     deadlines.begin(gateway);
     let mut upstream_in = Inbox::new();
-    let meter = TrafficMeter::new(Arc::clone(gateway));
+    let meter = TrafficMeter::new(Arc::clone(gateway), admitted.host.clone());
     let tunnel =
         Tunnel::between((&mut stream, &mut inbox), (&mut upstream, &mut upstream_in), &meter);
     let allowed = || match admitted.still_holds(&gateway.policy, &to)? {
@@ -371,13 +370,13 @@ async fn tunnel(
 async fn refuse(
     mut stream: TcpStream,
     opening: TunnelOpening,
-    denial: Denial,
+    refusal: BlanketRefusal,
     gateway: &Arc<Gateway>,
     record: &mut ConnectionRecord,
 ) -> Result<(), Refusal> {
     match opening.by {
         OpenedBy::Connect => {
-            let refusal = denial.into();
+            let refusal = refusal.refusal();
             refuse_recorded(&mut stream, record.refused_for_good(&refusal), gateway).await;
             Err(refusal)
         }
@@ -385,15 +384,15 @@ async fn refuse(
             // Nothing can be said in a protocol that is not known, so it is cut off: an
             // orderly end could be taken for an answer. One that is gone cannot be cut.
             drop(SockRef::from(&stream).set_linger(Some(Duration::ZERO)));
-            Err(denial.into())
+            Err(refusal.refusal())
         }
         OpenedBy::Socks if !matches!(opening.to.port, 80 | 443) => {
             // A client that cannot be told is gone.
             drop(socks::reply(&mut stream, SocksReply::NotAllowed).await);
-            Err(denial.into())
+            Err(refusal.refusal())
         }
         OpenedBy::Hello | OpenedBy::Socks => {
-            let refusal = record.refused_all(BlanketRefusal::Denied(denial));
+            let refusal = record.refused_all(refusal);
             confirm(&mut stream, opening.by).await?;
             serve_requests(stream, opening, Err(refusal), gateway, record).await
         }

@@ -9,7 +9,9 @@
 //! not regretted.
 
 mod bounds;
+mod destinations;
 mod slots;
+mod urls;
 mod window;
 
 use std::sync::Arc;
@@ -18,12 +20,15 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use policies::NetLimits;
+use policies::{Destination, Host, NetLimits};
 use tokio::time::Instant;
 
 pub(crate) use bounds::Bounds;
+pub(crate) use destinations::HostCount;
+use destinations::ReachedHosts;
 pub(crate) use slots::ConnectionSlot;
 use slots::ConnectionSlots;
+use urls::AskedUrls;
 use window::RequestWindow;
 
 /// The counts of one gateway, and the bounds they are held to.
@@ -35,6 +40,8 @@ pub(crate) struct GatewayLimits {
     /// A lock, not atomics: the count of a minute and the minute it is of must
     /// change together, and holding it costs less than a hash of the host name.
     requests: Mutex<RequestWindow>,
+    reached: Mutex<ReachedHosts>,
+    urls: Mutex<AskedUrls>,
     uploaded: AtomicU64,
     downloaded: AtomicU64,
 }
@@ -47,7 +54,9 @@ impl GatewayLimits {
             slots: Arc::new(ConnectionSlots::new(bounds.connections)),
             bounds: ArcSwap::from_pointee(bounds),
             configured,
-            requests: Mutex::new(RequestWindow::default()),
+            requests: Mutex::default(),
+            reached: Mutex::default(),
+            urls: Mutex::default(),
             uploaded: AtomicU64::new(0),
             downloaded: AtomicU64::new(0),
         }
@@ -75,14 +84,38 @@ impl GatewayLimits {
         })
     }
 
-    /// Counts `bytes` that are about to leave the sandbox.
-    pub(crate) fn upload(&self, bytes: u64) -> Result<(), LimitReached> {
-        spend(&self.uploaded, bytes, self.bounds.load().upload, LimitKind::Upload)
+    /// Counts a host that is about to be reached, unless it was before. `chosen` is how
+    /// many bytes of its name the sandbox chose.
+    pub(crate) fn reach(&self, host: &Host, chosen: usize) -> Result<HostCount, LimitReached> {
+        self.reached.lock().reach(host, chosen as u64, &self.bounds.load())
+    }
+
+    /// Counts the bytes of a URL, unless it was asked for before.
+    pub(crate) fn ask_url(
+        &self,
+        to: &Destination,
+        path: &str,
+        query: &str,
+    ) -> Result<(), LimitReached> {
+        match self.bounds.load().urls {
+            Some(bound) => self.urls.lock().ask(to, path, query, bound),
+            None => Ok(()),
+        }
+    }
+
+    /// Counts `bytes` that are about to leave the sandbox for a host.
+    pub(crate) fn upload(&self, host: &HostCount, bytes: u64) -> Result<(), LimitReached> {
+        let bounds = self.bounds.load();
+        spend(&self.uploaded, bytes, bounds.upload, LimitKind::Upload)?;
+        host.spend(bytes, bounds.host_upload).inspect_err(|_| {
+            self.uploaded.fetch_sub(bytes, Ordering::Relaxed);
+        })
     }
 
     /// Takes back what was counted as leaving and did not leave.
-    pub(crate) fn not_uploaded(&self, bytes: u64) {
+    pub(crate) fn not_uploaded(&self, host: &HostCount, bytes: u64) {
         self.uploaded.fetch_sub(bytes, Ordering::Relaxed);
+        host.give_back(bytes);
     }
 
     /// Counts `bytes` that have come already, and says whether they were too many.
@@ -171,16 +204,24 @@ pub(crate) struct LimitReached {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum LimitKind {
     Download,
+    HostUpload,
+    Hosts,
     RequestsPerMinute,
     Upload,
+    Urls,
+    WildcardNames,
 }
 
 impl std::fmt::Display for LimitKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Download => "download",
+            Self::HostUpload => "host_upload",
+            Self::Hosts => "hosts",
             Self::RequestsPerMinute => "requests_per_minute",
             Self::Upload => "upload",
+            Self::Urls => "urls",
+            Self::WildcardNames => "wildcard_names",
         })
     }
 }

@@ -215,7 +215,12 @@ impl From<LimitReached> for Refusal {
     fn from(reached: LimitReached) -> Self {
         match reached.limit {
             LimitKind::RequestsPerMinute => Self::RateLimited(reached),
-            LimitKind::Download | LimitKind::Upload => Self::BudgetSpent(reached),
+            LimitKind::Download
+            | LimitKind::HostUpload
+            | LimitKind::Hosts
+            | LimitKind::Upload
+            | LimitKind::Urls
+            | LimitKind::WildcardNames => Self::BudgetSpent(reached),
         }
     }
 }

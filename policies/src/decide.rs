@@ -18,8 +18,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::authority::Destination;
+use crate::authority::{Destination, Host};
 use crate::decision::Decision;
+use crate::host_pattern::HostPattern;
 use crate::index::{HostRules, Index, PathReading, ShapeId, shape_at};
 use crate::question::PolicyQuestion;
 use crate::reach::Reach;
@@ -309,6 +310,23 @@ impl Rules {
             }
         }
         Reach::with_ranges(ranges)
+    }
+
+    /// How many bytes of the name of `to` no rule writes out: what stands for the `*`
+    /// of the narrowest pattern that lets requests there, or the whole name if none does.
+    pub(crate) fn chosen_name_bytes(&self, to: &Destination) -> usize {
+        let Host::Name(name) = &to.host else { return 0 };
+        let buckets = self.index.rules_for(&to.host);
+        let shapes = buckets.flat_map(|bucket| {
+            [Verdict::Ask, Verdict::Allow].into_iter().flat_map(|verdict| bucket.of(verdict).all())
+        });
+        let shapes = shapes.filter_map(|shape_id| self.at(*shape_id));
+        let written =
+            shapes.filter(|(_, shape)| shape.fits_port(to)).map(|(_, shape)| match &shape.host {
+                HostPattern::Wildcard(suffix) => suffix.as_str().len() + 1,
+                HostPattern::Address(_) | HostPattern::Exact(_) => name.as_str().len(),
+            });
+        name.as_str().len().saturating_sub(written.max().unwrap_or_default())
     }
 
     fn at(&self, shape_id: ShapeId) -> Option<(&Rule, &Shape)> {

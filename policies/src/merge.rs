@@ -206,7 +206,11 @@ fn strictest_net(one: NetLimits, other: &NetLimitsSection) -> NetLimits {
     NetLimits {
         upload: strictest([one.upload, other.upload]),
         download: strictest([one.download, other.download]),
+        host_upload: strictest([one.host_upload, other.host_upload]),
         body: strictest([one.body, other.body]),
+        hosts: strictest([one.hosts, other.hosts.map(|count| count.get())]),
+        wildcard_names: strictest([one.wildcard_names, other.wildcard_names]),
+        urls: strictest([one.urls, other.urls]),
         requests_per_minute: strictest([
             one.requests_per_minute,
             other.requests_per_minute.map(|count| count.get()),

@@ -93,7 +93,11 @@ pub struct Net {
 pub struct NetLimits {
     pub upload: Option<Size>,
     pub download: Option<Size>,
+    pub host_upload: Option<Size>,
     pub body: Option<Size>,
+    pub hosts: Option<u32>,
+    pub wildcard_names: Option<Size>,
+    pub urls: Option<Size>,
     pub requests_per_minute: Option<u32>,
     pub connections: Option<u32>,
     pub idle: Option<Span>,
@@ -198,6 +202,12 @@ impl Policy {
         let mut judged =
             self.rules().flat_map(|rule| &rule.shapes).flat_map(|shape| &shape.headers);
         judged.any(|(header, _)| is_same_field(header.as_str().as_bytes(), name))
+    }
+
+    /// How many bytes of the name of `to` no rule writes out, so that whoever asks for
+    /// it chose them: what stands for a `*`, or the whole name in observe mode.
+    pub fn chosen_name_bytes(&self, to: &Destination) -> usize {
+        self.net.rules.chosen_name_bytes(to)
     }
 
     /// Which addresses `to` may resolve to under any rule. Each request is checked

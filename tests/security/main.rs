@@ -26,6 +26,7 @@ mod podman;
 mod prerequisites;
 mod readings;
 mod selftest;
+mod slow_leaks;
 mod spaces;
 mod the_box;
 mod websocket;

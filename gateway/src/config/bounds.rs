@@ -11,7 +11,11 @@ use crate::limits::Bounds;
 pub(super) struct LimitsSection {
     upload: Option<Size>,
     download: Option<Size>,
+    host_upload: Option<Size>,
     body: Option<Size>,
+    hosts: Option<AtLeastOne>,
+    wildcard_names: Option<Size>,
+    urls: Option<Size>,
     requests_per_minute: Option<AtLeastOne>,
     connections: Option<AtLeastOne>,
     header_bytes: Option<HeaderBytes>,
@@ -30,7 +34,11 @@ impl LimitsSection {
         Bounds {
             upload: self.upload.map(Size::bytes),
             download: self.download.map(Size::bytes),
+            host_upload: self.host_upload.map(Size::bytes),
             body: self.body.map(Size::bytes),
+            hosts: self.hosts.map(|count| count.0),
+            wildcard_names: self.wildcard_names.map(Size::bytes),
+            urls: self.urls.map(Size::bytes),
             requests_per_minute: self.requests_per_minute.map(|count| count.0),
             connections: self.connections.map_or(usual.connections, |count| count.0),
             header_bytes: self.header_bytes.map_or(usual.header_bytes, |bytes| bytes.0),

@@ -137,16 +137,12 @@ impl ClearConnection<'_> {
     fn admit(&mut self, scheme: Scheme, to: Destination) -> ConnectionContext {
         self.record.destination(&to);
         let Self { gateway, record, .. } = self;
-        match admit(&gateway.policy, &to) {
-            Ok(Admitted { permit, rule, policy, .. }) => {
-                record.admitted(audit::Handling::Inspect, rule, &policy);
-                ConnectionContext::new(Ok(&permit), gateway, scheme, to, record)
-            }
-            Err(denial) => {
-                let refusal = Err(BlanketRefusal::Denied(denial));
-                ConnectionContext::new(refusal, gateway, scheme, to, record)
-            }
+        let admission = admit(gateway, &to);
+        if let Ok(Admitted { rule, policy, .. }) = &admission {
+            record.admitted(audit::Handling::Inspect, rule.clone(), policy);
         }
+        let admission = admission.as_ref().map_err(Clone::clone);
+        ConnectionContext::new(admission, gateway, scheme, to, record)
     }
 }
 

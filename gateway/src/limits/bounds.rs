@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use policies::NetLimits;
+use policies::{NetLimits, Size, Span};
 
 /// How much one sandbox may take. A bound that is missing is no bound; those
 /// that keep the gateway itself alive are never missing.
@@ -13,8 +13,16 @@ pub struct Bounds {
     pub upload: Option<u64>,
     /// Bytes from upstreams over the gateway's whole life.
     pub download: Option<u64>,
+    /// Bytes to any one host over the gateway's whole life.
+    pub host_upload: Option<u64>,
     /// Bytes of one request's body.
     pub body: Option<u64>,
+    /// Hosts that are reached.
+    pub hosts: Option<u32>,
+    /// Bytes of names that stand for a `*`.
+    pub wildcard_names: Option<u64>,
+    /// Bytes of paths and queries, each URL counted once.
+    pub urls: Option<u64>,
     pub requests_per_minute: Option<u32>,
     /// Connections open at once.
     pub connections: u32,
@@ -42,7 +50,11 @@ impl Default for Bounds {
         Self {
             upload: None,
             download: None,
+            host_upload: None,
             body: None,
+            hosts: None,
+            wildcard_names: None,
+            urls: None,
             requests_per_minute: None,
             connections: 1024,
             // Cookies and signed URLs reach 32 KiB in honest traffic.
@@ -64,14 +76,19 @@ impl Bounds {
     /// The stricter of these and a policy's, bound by bound.
     #[must_use]
     pub(super) fn and(self, policy: &NetLimits) -> Self {
+        let bytes = |own, policys: Option<Size>| stricter(own, policys.map(Size::bytes));
         Self {
-            upload: stricter(self.upload, policy.upload.map(policies::Size::bytes)),
-            download: stricter(self.download, policy.download.map(policies::Size::bytes)),
-            body: stricter(self.body, policy.body.map(policies::Size::bytes)),
+            upload: bytes(self.upload, policy.upload),
+            download: bytes(self.download, policy.download),
+            host_upload: bytes(self.host_upload, policy.host_upload),
+            body: bytes(self.body, policy.body),
+            hosts: stricter(self.hosts, policy.hosts),
+            wildcard_names: bytes(self.wildcard_names, policy.wildcard_names),
+            urls: bytes(self.urls, policy.urls),
             requests_per_minute: stricter(self.requests_per_minute, policy.requests_per_minute),
             connections: policy.connections.map_or(self.connections, |n| n.min(self.connections)),
             idle: policy.idle.map_or(self.idle, |idle| idle.get().min(self.idle)),
-            total: stricter(self.total, policy.total.map(policies::Span::get)),
+            total: stricter(self.total, policy.total.map(Span::get)),
             ..self
         }
     }
@@ -87,7 +104,6 @@ fn stricter<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policies::{Size, Span};
 
     #[test]
     fn the_stricter_of_settings_and_policy_is_in_force() {
@@ -129,7 +145,11 @@ mod tests {
             let configured = Bounds {
                 upload: Some(set),
                 download: Some(set),
+                host_upload: Some(set),
                 body: Some(set),
+                hosts: Some(u32::try_from(set).unwrap()),
+                wildcard_names: Some(set),
+                urls: Some(set),
                 requests_per_minute: Some(u32::try_from(set).unwrap()),
                 connections: u32::try_from(set).unwrap(),
                 idle: Duration::from_millis(set),
@@ -139,7 +159,11 @@ mod tests {
             let policy = NetLimits {
                 upload: Size::from_bytes(asked),
                 download: Size::from_bytes(asked),
+                host_upload: Size::from_bytes(asked),
                 body: Size::from_bytes(asked),
+                hosts: Some(u32::try_from(asked).unwrap()),
+                wildcard_names: Size::from_bytes(asked),
+                urls: Size::from_bytes(asked),
                 requests_per_minute: Some(u32::try_from(asked).unwrap()),
                 connections: Some(u32::try_from(asked).unwrap()),
                 idle: Span::from_millis(asked),
@@ -147,6 +171,8 @@ mod tests {
             };
             let bounds = configured.and(&policy);
             assert_eq!((bounds.upload, bounds.download, bounds.body), (Some(5), Some(5), Some(5)));
+            assert_eq!((bounds.host_upload, bounds.wildcard_names), (Some(5), Some(5)));
+            assert_eq!((bounds.hosts, bounds.urls), (Some(5), Some(5)));
             assert_eq!((bounds.requests_per_minute, bounds.connections), (Some(5), 5));
             let five = Duration::from_millis(5);
             assert_eq!((bounds.idle, bounds.total), (five, Some(five)));

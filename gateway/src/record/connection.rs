@@ -15,6 +15,7 @@ use super::request::{destination, write_reason};
 use crate::dial::{DialError, UpstreamFacts};
 use crate::gateway::Gateway;
 use crate::inspect::TrafficMeter;
+use crate::limits::HostCount;
 use crate::metrics::Metrics;
 use crate::refuse::{BlanketRefusal, Refusal, Reply};
 
@@ -129,7 +130,8 @@ impl ConnectionRecord {
         to: &Destination,
         dial: impl Future<Output = Result<T, DialError>>,
     ) -> Result<Result<T, DialError>, Refusal> {
-        let meter = TrafficMeter::new(Arc::clone(gateway));
+        // Whoever looks the name up learns it, and not the host.
+        let meter = TrafficMeter::new(Arc::clone(gateway), HostCount::default());
         let name = meter.reserve(to.host.to_string().len())?;
         self.write_opened().await?;
         let dialled = dial.await;

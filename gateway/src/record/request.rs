@@ -17,6 +17,7 @@ use crate::dial::UpstreamFacts;
 use crate::gateway::Gateway;
 use crate::http_version::HttpVersion;
 use crate::inspect::TrafficMeter;
+use crate::limits::HostCount;
 use crate::policy_cell::LoadedPolicy;
 use crate::refuse::{Refusal, Reply};
 use crate::request::{ParsedRequest, RawRequest};
@@ -42,11 +43,12 @@ impl RequestRecord {
         gateway: &Arc<Gateway>,
         facts: audit::RequestFacts,
         totals: Arc<ConnectionTotals>,
+        host: HostCount,
     ) -> Result<Self, Unavailable> {
         let entry = gateway.log.begin(facts)?;
         gateway.in_flight.here().up();
         totals.request();
-        let meter = TrafficMeter::new(Arc::clone(gateway));
+        let meter = TrafficMeter::new(Arc::clone(gateway), host);
         let (id, recorded) = (entry.id(), Ticket::default());
         Ok(Self {
             id,

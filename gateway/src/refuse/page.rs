@@ -59,8 +59,8 @@ const MEANINGS: &[(&str, &str, &str)] = &[
     ("body_too_large", "one body is longer than it may be", "`net.limits.body`"),
     (
         "budget_spent",
-        "an upload or download budget of the run is used up",
-        "`net.limits.upload` or `download`; a new run starts at zero",
+        "a budget of the run is used up: bytes sent or received, hosts, chosen names or URLs; `detail` names it",
+        "that field of `net.limits`; a new run starts at zero",
     ),
     ("cap_reached", "it lasted longer than it may", "`net.limits.total`"),
     ("client_gone", "the client closed; recorded, never sent", ""),

@@ -203,8 +203,17 @@ pub struct NetLimitsSection {
     pub upload: Option<Size>,
     /// Bytes a run may receive in all.
     pub download: Option<Size>,
+    /// Bytes a run may send to any one host.
+    pub host_upload: Option<Size>,
     /// The largest body of one request.
     pub body: Option<Size>,
+    /// Hosts a run may reach in all.
+    pub hosts: Option<PositiveCount>,
+    /// Bytes of host names that stand for a `*`, each name counted once: whoever answers for the
+    /// suffix learns them.
+    pub wildcard_names: Option<Size>,
+    /// Bytes of paths and queries a run may ask for in all, each URL counted once.
+    pub urls: Option<Size>,
     /// Requests in any minute.
     pub requests_per_minute: Option<PositiveCount>,
     /// Connections open at once.

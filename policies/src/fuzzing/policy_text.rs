@@ -111,7 +111,11 @@ fn assert_no_higher(both: &ProcLimits, one: &ProcLimits) {
 fn assert_net_no_higher(both: &NetLimits, one: &NetLimits) {
     assert_limit(both.upload, one.upload);
     assert_limit(both.download, one.download);
+    assert_limit(both.host_upload, one.host_upload);
     assert_limit(both.body, one.body);
+    assert_limit(both.hosts, one.hosts);
+    assert_limit(both.wildcard_names, one.wildcard_names);
+    assert_limit(both.urls, one.urls);
     assert_limit(both.requests_per_minute, one.requests_per_minute);
     assert_limit(both.connections, one.connections);
     assert_limit(both.idle, one.idle);

@@ -9,6 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::http1_codec::framing::Framing;
+use crate::limits::HostCount;
 use crate::record::ConnectionTotals;
 use crate::testing::{ALLOWED_TEST, Stage};
 
@@ -27,9 +28,13 @@ impl Scene {
     async fn new(stage: &Stage) -> (Self, TcpStream) {
         let (ours, theirs) = wire().await;
         let facts = audit::RequestFacts::default();
-        let record =
-            RequestRecord::begin(&stage.gateway, facts, Arc::new(ConnectionTotals::default()))
-                .unwrap();
+        let record = RequestRecord::begin(
+            &stage.gateway,
+            facts,
+            Arc::new(ConnectionTotals::default()),
+            HostCount::default(),
+        )
+        .unwrap();
         let (client, _client) = duplex(64);
         let scene = Self {
             client,
