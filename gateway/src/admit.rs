@@ -9,10 +9,8 @@ use audit::{Handling, Name};
 use policies::{Admission, Decision, Destination, Reach};
 
 use crate::denial::Denial;
-use crate::gateway::Gateway;
-use crate::limits::HostCount;
+use crate::limits::{GatewayLimits, HostCount, LimitReached};
 use crate::policy_cell::{LoadedPolicy, PolicyCell};
-use crate::refuse::BlanketRefusal;
 
 /// Proof that policy allowed this destination. Made only in this file.
 ///
@@ -48,23 +46,34 @@ pub(crate) struct Admitted {
     pub(crate) host: HostCount,
 }
 
+/// Why nothing may be sent to a destination.
+#[derive(Debug)]
+pub(crate) enum NotAdmitted {
+    BudgetSpent(LimitReached),
+    Denied(Denial),
+}
+
 /// Asks the policy of this moment about a destination, and counts its host.
-pub(crate) fn admit(gateway: &Gateway, to: &Destination) -> Result<Admitted, BlanketRefusal> {
-    let loaded = gateway.policy.load();
-    let Asked { permit, handling, rule } = ask(&loaded, to).map_err(BlanketRefusal::Denied)?;
+pub(crate) fn admit(
+    policy: &PolicyCell,
+    limits: &GatewayLimits,
+    to: &Destination,
+) -> Result<Admitted, NotAdmitted> {
+    let loaded = policy.load();
+    let HostAnswer { permit, handling, rule } = ask(&loaded, to).map_err(NotAdmitted::Denied)?;
     let chosen = loaded.policy.chosen_name_bytes(to);
-    let host = gateway.limits.reach(&to.host, chosen).map_err(BlanketRefusal::BudgetSpent)?;
+    let host = limits.reach(&to.host, chosen).map_err(NotAdmitted::BudgetSpent)?;
     Ok(Admitted { permit, handling, rule, policy: loaded.hash.clone(), host })
 }
 
 /// What a policy says of a destination that it lets in.
-struct Asked {
+struct HostAnswer {
     permit: HostPermit,
     handling: Handling,
     rule: Option<Name>,
 }
 
-fn ask(loaded: &LoadedPolicy, to: &Destination) -> Result<Asked, Denial> {
+fn ask(loaded: &LoadedPolicy, to: &Destination) -> Result<HostAnswer, Denial> {
     let unseen = |decision: &Decision<'_>| {
         let reach = decision.rule.map(|rule| rule.reach().clone()).unwrap_or_default();
         (HostPermit(reach), decision.rule_id().map(Name::from))
@@ -77,7 +86,7 @@ fn ask(loaded: &LoadedPolicy, to: &Destination) -> Result<Asked, Denial> {
         Admission::Passthrough(decision) => (Handling::Passthrough, unseen(&decision)),
         Admission::Tcp(decision) => (Handling::Tcp, unseen(&decision)),
     };
-    Ok(Asked { permit, handling, rule })
+    Ok(HostAnswer { permit, handling, rule })
 }
 
 impl Admitted {
@@ -108,7 +117,8 @@ mod tests {
 
     fn admitted(stage: &Stage, to: &str) -> (Handling, Vec<String>, Option<Name>) {
         let Admitted { permit, handling, rule, .. } =
-            admit(&stage.gateway, &Destination::parse(to).unwrap()).unwrap();
+            admit(&stage.gateway.policy, &stage.gateway.limits, &Destination::parse(to).unwrap())
+                .unwrap();
         let ranges = permit.reach().ranges().iter().map(|range| range.net().to_string());
         (handling, ranges.collect(), rule)
     }
@@ -141,7 +151,7 @@ mod tests {
         ] {
             let stage = Stage::new(PRIVATE);
             let to = Destination::parse("db.test:5432").unwrap();
-            let admitted = admit(&stage.gateway, &to).unwrap();
+            let admitted = admit(&stage.gateway.policy, &stage.gateway.limits, &to).unwrap();
             let policy = policies::read(&Source::new("new.yaml", changed.as_str()), &NoFiles);
             stage.gateway.load_policy(policy.unwrap(), "new");
             let holds = matches!(admitted.still_holds(&stage.gateway.policy, &to), Ok(true));

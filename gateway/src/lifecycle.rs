@@ -107,10 +107,10 @@ async fn serve_one(
     record: &mut ConnectionRecord,
 ) -> Result<(), Refusal> {
     record.destination(&opening.to);
-    let admitted = match admit(gateway, &opening.to) {
+    let admitted = match admit(&gateway.policy, &gateway.limits, &opening.to) {
         Ok(admitted) => admitted,
-        Err(refusal) => {
-            return Box::pin(refuse(stream, opening, refusal, gateway, record)).await;
+        Err(why) => {
+            return Box::pin(refuse(stream, opening, why.into(), gateway, record)).await;
         }
     };
     record.admitted(admitted.handling, admitted.rule.clone(), &admitted.policy);

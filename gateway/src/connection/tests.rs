@@ -22,7 +22,7 @@ fn connection(stage: &Stage, host: &str) -> (ConnectionContext, ConnectionRecord
     let client = ClientRecord::new(([192, 0, 2, 7], 4711).into(), WayIn::Proxy);
     let record = ConnectionRecord::begin(&stage.gateway, client).unwrap();
     let to = Destination { host: HostName::parse(host).unwrap().into(), port: 443 };
-    let admitted = admit(&stage.gateway, &to).unwrap();
+    let admitted = admit(&stage.gateway.policy, &stage.gateway.limits, &to).unwrap();
     let (gateway, scheme) = (&stage.gateway, Scheme::Https);
     (ConnectionContext::new(Ok(&admitted), gateway, scheme, to, &record), record)
 }

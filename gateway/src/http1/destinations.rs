@@ -137,7 +137,7 @@ impl ClearConnection<'_> {
     fn admit(&mut self, scheme: Scheme, to: Destination) -> ConnectionContext {
         self.record.destination(&to);
         let Self { gateway, record, .. } = self;
-        let admission = admit(gateway, &to);
+        let admission = admit(&gateway.policy, &gateway.limits, &to).map_err(BlanketRefusal::from);
         if let Ok(Admitted { rule, policy, .. }) = &admission {
             record.admitted(audit::Handling::Inspect, rule.clone(), policy);
         }

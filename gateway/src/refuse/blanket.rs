@@ -1,6 +1,7 @@
 //! One refusal for all requests of a connection.
 
 use super::Refusal;
+use crate::admit::NotAdmitted;
 use crate::denial::Denial;
 use crate::limits::LimitReached;
 
@@ -24,6 +25,15 @@ impl BlanketRefusal {
             Self::ConnectInside => Refusal::ConnectInside,
             Self::Denied(denial) => Refusal::Policy(denial),
             Self::NameMismatch { admitted, named } => Refusal::NameMismatch { admitted, named },
+        }
+    }
+}
+
+impl From<NotAdmitted> for BlanketRefusal {
+    fn from(why: NotAdmitted) -> Self {
+        match why {
+            NotAdmitted::BudgetSpent(limit) => Self::BudgetSpent(limit),
+            NotAdmitted::Denied(denial) => Self::Denied(denial),
         }
     }
 }

@@ -123,7 +123,7 @@ async fn connect(gateway: &Arc<Gateway>) -> (SendRequest<Bytes>, Wire) {
 /// A connection to `allowed.test` on which nothing was said yet.
 pub(super) fn plug_in(gateway: &Arc<Gateway>) -> (DuplexStream, JoinHandle<Result<(), Refusal>>) {
     let to = Destination::parse("allowed.test:443").unwrap();
-    let admitted = admit(gateway, &to).unwrap();
+    let admitted = admit(&gateway.policy, &gateway.limits, &to).unwrap();
     let record = ConnectionRecord::begin(gateway, audit::ClientRecord::default()).unwrap();
     let ctx = ConnectionContext::new(Ok(&admitted), gateway, Scheme::Https, to, &record);
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
