@@ -34,11 +34,11 @@ def add_sizes(arguments):
     arguments.add_argument("--duration", type=float, default=4, help="seconds that timed workloads are measured")
     arguments.add_argument("--many", type=int, default=1000, help="distinct host names")
     arguments.add_argument("--down-mib", type=int, default=1024, help="MiB of a download")
-    arguments.add_argument("--up-mib", type=int, default=256, help="MiB of an upload")
+    arguments.add_argument("--up-mib", type=int, default=1024, help="MiB of an upload")
     arguments.add_argument("--idle", type=int, default=1000, help="connections that are held")
     arguments.add_argument("--hold", type=float, default=2, help="seconds for which they are held")
     arguments.add_argument("--settle", type=float, default=2, help="seconds before their memory is looked at")
-    arguments.add_argument("--events", type=int, default=250, help="events of a stream")
+    arguments.add_argument("--events", type=int, default=1000, help="events of a stream")
 
 
 def sizes(options):
