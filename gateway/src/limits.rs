@@ -90,7 +90,8 @@ impl GatewayLimits {
         self.reached.lock().reach(host, chosen as u64, &self.bounds.load())
     }
 
-    /// Counts the bytes of a URL, unless it was asked for before.
+    /// Counts the bytes of a URL, unless it was asked for before. Nothing is remembered
+    /// while there is no bound.
     pub(crate) fn ask_url(
         &self,
         to: &Destination,
@@ -106,10 +107,10 @@ impl GatewayLimits {
     /// Counts `bytes` that are about to leave the sandbox for a host.
     pub(crate) fn upload(&self, host: &HostCount, bytes: u64) -> Result<(), LimitReached> {
         let bounds = self.bounds.load();
-        spend(&self.uploaded, bytes, bounds.upload, LimitKind::Upload)?;
-        host.spend(bytes, bounds.host_upload).inspect_err(|_| {
-            self.uploaded.fetch_sub(bytes, Ordering::Relaxed);
-        })
+        // The host's first: what is given back was in nobody else's way meanwhile.
+        host.spend(bytes, bounds.host_upload)?;
+        spend(&self.uploaded, bytes, bounds.upload, LimitKind::Upload)
+            .inspect_err(|_| host.give_back(bytes))
     }
 
     /// Takes back what was counted as leaving and did not leave.

@@ -14,7 +14,7 @@
 //! for a person if any is, allowed only if all are.
 //!
 //! **Invariant:** where a rule with a secret matches, no allow without it decides:
-//! the request goes out with that secret or not at all.
+//! the request goes out with that secret, or after a person's word, or not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,7 +87,7 @@ impl Rules {
     pub(crate) fn new(rules: Vec<Rule>) -> Result<Self, globset::Error> {
         let index = Index::new(&rules)?;
         let some_ask = rules.iter().any(|rule| rule.verdict == Verdict::Ask);
-        let some_bound = rules.iter().any(|rule| rule.secret.is_some());
+        let some_bound = rules.iter().any(has_secret);
         Ok(Self { rules, index, some_ask, some_bound })
     }
 
@@ -124,21 +124,9 @@ impl Rules {
     ) -> Decision<'_> {
         let mut reading = PathReading::new(reading);
         let mut first = |verdict: Verdict, how: Match, admit: &dyn Fn(&Rule) -> bool| {
-            let mut best: Option<ShapeId> = None;
-            self.with_fitting_path(verdict, how, question, &mut reading, |shape_id| {
-                if best.is_some_and(|best| best <= shape_id) {
-                    return;
-                }
-                let Some((rule, shape)) = self.at(shape_id) else { return };
-                if shape.first_mismatch(how.verdict(), question, true).is_none() && admit(rule) {
-                    best = Some(shape_id);
-                }
-            });
-            let (rule, shape) = self.at(best?)?;
-            Some(Decision::by(rule, shape))
+            self.first(question, &mut reading, verdict, how, admit)
         };
         let any = |_: &Rule| true;
-        let has_secret = |rule: &Rule| rule.secret.is_some();
         let bound =
             if self.some_bound { first(Verdict::Allow, Match::Exact, &has_secret) } else { None };
         let exempt = |rule: &Rule| rule.exempts_secret_rules && bound.is_some();
@@ -151,19 +139,55 @@ impl Rules {
             return ask;
         }
         let allow = bound.or_else(|| first(Verdict::Allow, Match::Exact, &any));
-        let Some(allow) = allow else { return Decision::NO_RULE };
-        // Next to an allow without it, a rule with a secret is a restriction too: what a
-        // server might read as its request must not go out without the secret.
-        if self.some_bound
-            && bound.is_none()
-            && first(Verdict::Allow, Match::Possible, &has_secret).is_some()
-        {
-            return Decision::TERMS_DIFFER;
-        }
         // Next to an allow, an ask is a restriction. Like a deny, it must hold for any
         // way a server could read the request.
-        let ask = if self.some_ask { first(Verdict::Ask, Match::Possible, &any) } else { None };
-        ask.unwrap_or(allow)
+        let ask = if self.some_ask && allow.is_some() {
+            first(Verdict::Ask, Match::Possible, &any)
+        } else {
+            None
+        };
+        // So is a rule with a secret, next to one without.
+        let restricted = bound.is_none() && self.may_be_bound(question, &mut reading);
+        match allow {
+            None => Decision { restricted, ..Decision::NO_RULE },
+            Some(_) if restricted => Decision::TERMS_DIFFER,
+            Some(allow) => ask.unwrap_or(allow),
+        }
+    }
+
+    /// The first rule with this verdict that matches and is admitted.
+    fn first(
+        &self,
+        question: &PolicyQuestion<'_>,
+        reading: &mut PathReading<'_>,
+        verdict: Verdict,
+        how: Match,
+        admit: &dyn Fn(&Rule) -> bool,
+    ) -> Option<Decision<'_>> {
+        let mut best: Option<ShapeId> = None;
+        self.with_fitting_path(verdict, how, question, reading, |shape_id| {
+            if best.is_some_and(|best| best <= shape_id) {
+                return;
+            }
+            let Some((rule, shape)) = self.at(shape_id) else { return };
+            if shape.first_mismatch(how.verdict(), question, true).is_none() && admit(rule) {
+                best = Some(shape_id);
+            }
+        });
+        let (rule, shape) = self.at(best?)?;
+        Some(Decision::by(rule, shape))
+    }
+
+    /// Whether some server could read the request as one that a rule with a secret
+    /// matches: in another spelling, or as no WebSocket where it ignores upgrades.
+    fn may_be_bound(&self, question: &PolicyQuestion<'_>, reading: &mut PathReading<'_>) -> bool {
+        let not_upgraded = PolicyQuestion { websocket: false, ..*question };
+        let others = question.websocket.then_some(&not_upgraded);
+        self.some_bound
+            && std::iter::once(question).chain(others).any(|question| {
+                self.first(question, reading, Verdict::Allow, Match::Possible, &has_secret)
+                    .is_some()
+            })
     }
 
     /// The answer when every reading of the path is allowed. If all their rules have
@@ -182,13 +206,11 @@ impl Rules {
         let agreed = self.decide_reading(question, question.path.as_str());
         let mut common = fitting(question.path.as_str());
         let mut agree = true;
-        let has_secret =
-            |decision: &Decision<'_>| decision.rule.is_some_and(|it| it.secret.is_some());
-        let mut some_bound = has_secret(&agreed);
+        let mut some_bound = agreed.rule.is_some_and(has_secret);
         for reading in question.path.readings().skip(1) {
             let other = self.decide_reading(question, reading);
             agree &= agreed.has_same_terms_as(&other);
-            some_bound |= has_secret(&other);
+            some_bound |= other.rule.is_some_and(has_secret);
             let shape_ids = fitting(reading);
             common.retain(|shape_id| shape_ids.contains(shape_id));
         }
@@ -196,7 +218,7 @@ impl Rules {
             return agreed;
         }
         let common = common.iter().filter_map(|shape_id| self.at(*shape_id));
-        let mut common = common.filter(|(rule, _)| !some_bound || rule.secret.is_some());
+        let mut common = common.filter(|(rule, _)| !some_bound || has_secret(rule));
         common.next().map_or(Decision::TERMS_DIFFER, |(rule, shape)| Decision::by(rule, shape))
     }
 
@@ -313,7 +335,7 @@ impl Rules {
     }
 
     /// How many bytes of the name of `to` no rule writes out: what stands for the `*`
-    /// of the narrowest pattern that lets requests there, or the whole name if none does.
+    /// of the narrowest pattern that lets requests to it, or the whole name if none does.
     pub(crate) fn chosen_name_bytes(&self, to: &Destination) -> usize {
         let Host::Name(name) = &to.host else { return 0 };
         let buckets = self.index.rules_for(&to.host);
@@ -321,17 +343,20 @@ impl Rules {
             [Verdict::Ask, Verdict::Allow].into_iter().flat_map(|verdict| bucket.of(verdict).all())
         });
         let shapes = shapes.filter_map(|shape_id| self.at(*shape_id));
-        let written =
-            shapes.filter(|(_, shape)| shape.fits_port(to)).map(|(_, shape)| match &shape.host {
-                HostPattern::Wildcard(suffix) => suffix.as_str().len() + 1,
-                HostPattern::Address(_) | HostPattern::Exact(_) => name.as_str().len(),
-            });
+        let written = shapes.map(|(_, shape)| match &shape.host {
+            HostPattern::Wildcard(suffix) => suffix.as_str().len() + 1,
+            HostPattern::Address(_) | HostPattern::Exact(_) => name.as_str().len(),
+        });
         name.as_str().len().saturating_sub(written.max().unwrap_or_default())
     }
 
     fn at(&self, shape_id: ShapeId) -> Option<(&Rule, &Shape)> {
         Some((self.rules.get(shape_id.0)?, shape_at(&self.rules, shape_id)?))
     }
+}
+
+fn has_secret(rule: &Rule) -> bool {
+    rule.secret.is_some()
 }
 
 #[cfg(test)]

@@ -69,8 +69,9 @@ pub struct Decision<'p> {
     pub rule: Option<&'p Rule>,
     pub reason: Reason,
     pub(crate) shape: Option<&'p Shape>,
-    /// Some reading of the request must wait for a person.
-    held: bool,
+    /// Some reading of the request must wait for a person or go out with a secret, so
+    /// observe mode does not let it pass as it is.
+    pub(crate) restricted: bool,
 }
 
 impl<'p> Decision<'p> {
@@ -79,7 +80,7 @@ impl<'p> Decision<'p> {
         rule: None,
         reason: Reason::NoRule,
         shape: None,
-        held: false,
+        restricted: false,
     };
 
     pub(crate) const NETWORK_OFF: Self = Self { reason: Reason::NetworkOff, ..Self::NO_RULE };
@@ -93,7 +94,7 @@ impl<'p> Decision<'p> {
             rule: Some(rule),
             reason,
             shape: Some(shape),
-            held: verdict == Verdict::Ask,
+            restricted: verdict == Verdict::Ask || rule.secret().is_some(),
         }
     }
 
@@ -124,7 +125,7 @@ impl<'p> Decision<'p> {
     /// Whether it was denied only because no rule matches. Observe mode lets such
     /// requests pass.
     pub fn is_unmatched(&self) -> bool {
-        self.reason == Reason::NoRule && !self.held
+        self.reason == Reason::NoRule && !self.restricted
     }
 
     /// The stricter of the answers to two readings of one request. A rule that
@@ -132,7 +133,7 @@ impl<'p> Decision<'p> {
     pub(crate) fn or_stricter(self, other: Self) -> Self {
         let rank = |decision: &Self| (decision.verdict, decision.reason == Reason::NoRule);
         let stricter = if rank(&other) < rank(&self) { other } else { self };
-        Self { held: self.held || other.held, ..stricter }
+        Self { restricted: self.restricted || other.restricted, ..stricter }
     }
 
     /// The answer to a request that a server may read in two ways: the stricter

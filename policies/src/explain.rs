@@ -155,15 +155,17 @@ impl Policy {
 /// What would have to change besides, where a deny decided.
 fn beyond_deny(deny: &Rule, overruled: &[&Rule]) -> String {
     let at = format!("`{}` ({} line {})", deny.id(), deny.location().source, deny.location().line);
-    let bound = overruled.iter().find(|rule| rule.secret().is_some());
-    match bound.and_then(|rule| Some((rule.id(), rule.secret()?))) {
+    if deny.exempts_secret_rules {
+        return format!(
+            "a deny beats every allow: {at} spares only what a rule with a secret allows, \
+             however a server reads it"
+        );
+    }
+    let bound = overruled.iter().find_map(|rule| Some((rule.id(), rule.secret()?)));
+    match bound {
         Some((bound, secret)) => format!(
             "a deny beats every allow: {at} would have to go, or say `unless: secret` to spare \
              what `{bound}` sends with `{secret}`"
-        ),
-        None if deny.exempts_secret_rules => format!(
-            "a deny beats every allow: {at} spares only what a rule with a secret allows, and \
-             none matches"
         ),
         None => format!("a deny beats every allow: {at} would have to go"),
     }

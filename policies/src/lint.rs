@@ -149,12 +149,14 @@ fn unreachable(rule: &Rule, rules: &[&Rule], number: usize, findings: &mut Vec<L
     if rule.shapes.is_empty() {
         return;
     }
-    let spared = |other: &Rule| other.exempts_secret_rules && rule.secret.is_some();
+    // Only an allow is spared for its secret.
+    let secret = rule.secret.as_ref().filter(|_| rule.verdict == Verdict::Allow);
+    let spared = |other: &Rule| other.exempts_secret_rules && secret.is_some();
     let stricter = |other: &&&Rule| other.verdict < rule.verdict && !spared(other);
     let hidden = rules.iter().filter(stricter).find(|other| covered(rule, other));
     if let Some(other) = hidden {
         let message = format!("never decides: `{}` answers {} first", other.id(), other.verdict);
-        let instead = match &rule.secret {
+        let instead = match secret {
             Some(secret) if other.verdict == Verdict::Deny => format!(
                 "write `unless: secret` into `{}` to spare what goes out with `{secret}`, or \
                  remove one of the two",
@@ -186,19 +188,26 @@ fn beside_secret(rule: &Rule, rules: &[&Rule], findings: &mut Vec<LintFinding>) 
     if rule.verdict == Verdict::Deny || rule.secret.is_some() || rules.iter().any(denied) {
         return;
     }
-    let meets = |host: &HostPattern| {
-        rule.shapes.iter().any(|own| covers(&own.host, host) || covers(host, &own.host))
+    let opened = rule.shapes.iter().filter(|shape| shape.carries != Carries::Passthrough);
+    let hosts: Vec<&HostPattern> = opened.map(|shape| &shape.host).collect();
+    // The narrower of two hosts that have names in common.
+    let common = |one: &HostPattern| {
+        hosts.iter().find_map(|own| match (covers(one, own), covers(own, one)) {
+            (true, _) => Some((*own).clone()),
+            (false, true) => Some(one.clone()),
+            (false, false) => None,
+        })
     };
-    let bound = rules.iter().find_map(|bound| {
-        let host = bound.shapes.iter().map(|shape| &shape.host).find(|host| meets(host))?;
-        Some((bound.id(), bound.secret.as_ref()?, host))
+    let bound = rules.iter().filter(|bound| bound.verdict == Verdict::Allow).find_map(|bound| {
+        let secret = bound.secret.as_ref()?;
+        let host = bound.shapes.iter().find_map(|shape| common(&shape.host))?;
+        Some((bound.id(), secret, host))
     });
     let Some((bound, secret, host)) = bound else { return };
     let message =
         format!("lets requests to `{host}` pass without `{secret}`, which `{bound}` sends there");
-    let instead = format!(
-        "add `secret: {secret}` to it, or to `net.deny`: {{host: \"{host}\", unless: secret}}"
-    );
+    let instead =
+        format!("if they must not, add to `net.deny`: {{host: \"{host}\", unless: secret}}");
     findings.push(about(rule, "beside-secret", message, &instead));
 }
 

@@ -113,12 +113,7 @@ async fn an_upload_budget_is_spent_once_and_for_all() {
     refused.assert_refused(403, "budget_spent");
     assert!(refused.problem()["hint"].as_str().unwrap().contains("upload"), "{}", refused.text());
     world.audit.refused("allowed.test", "budget_spent").await;
-    let arrived: u64 = world
-        .upstream("allowed.test")
-        .seen()
-        .iter()
-        .map(tests::upstream::ReceivedBytes::total)
-        .sum();
+    let arrived = world.upstream("allowed.test").received_in_all();
     assert!(arrived <= 10 * 1024, "{arrived} bytes arrived");
 
     // A reload is no way to a fresh one.

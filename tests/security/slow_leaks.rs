@@ -1,7 +1,7 @@
 //! E7: what leaves a little at a time, to hosts that are allowed.
 //!
-//! Each piece is an honest request. What stops it is what all of them together say
-//! that was not said before: chosen names, URLs, hosts, and bytes to one host.
+//! Each piece is an honest request. What stops it is a budget for all of them together:
+//! of chosen names, of URLs, of hosts, and of bytes to one host.
 
 use tests::world::policy;
 use tests::{Reply, Way, World};
@@ -127,12 +127,7 @@ async fn one_host_gets_no_more_than_its_share() {
     let hint = refused.problem()["hint"].as_str().unwrap().to_owned();
     assert!(hint.contains("net.limits.host_upload"), "{hint}");
     world.audit.refused("allowed.test", "budget_spent").await;
-    let arrived: u64 = world
-        .upstream("allowed.test")
-        .seen()
-        .iter()
-        .map(tests::upstream::ReceivedBytes::total)
-        .sum();
+    let arrived = world.upstream("allowed.test").received_in_all();
     assert!(arrived <= 10 * 1024, "{arrived} bytes arrived");
     // What others may get is not spent.
     let other = pieces(1).last().unwrap();

@@ -206,6 +206,11 @@ impl Upstream {
         String::from_utf8_lossy(&all).into_owned()
     }
 
+    /// How many bytes it got in all, also those that are not kept.
+    pub fn received_in_all(&self) -> u64 {
+        self.seen().iter().map(ReceivedBytes::total).sum()
+    }
+
     /// The requests that its script read, of all connections.
     pub fn requests(&self) -> Vec<Received> {
         self.seen().iter().flat_map(ReceivedBytes::requests).collect()

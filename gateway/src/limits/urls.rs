@@ -1,8 +1,8 @@
 //! Bytes of URLs that one sandbox has asked for, each URL counted once.
 //!
 //! A sandbox that puts eight bytes a minute into a query sends hardly anything, and
-//! hours later has sent a key. What it asks for again says nothing new, and is not
-//! counted again.
+//! hours later has sent a key. What it asks for again is not counted again, so honest
+//! traffic, which repeats itself, spends little.
 
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;

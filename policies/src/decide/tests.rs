@@ -352,6 +352,51 @@ secrets: {KEY: {from: {env: KEY}, hosts: [h.example], header: x-api-key}}
 }
 
 #[test]
+fn what_a_server_could_read_as_bound_is_not_let_pass_by_observing() {
+    let policy = whole(
+        "version: 1
+net: {enabled: true, mode: observe, allow: [{host: h.example, methods: [POST], paths: [/v1/messages], secret: KEY}]}
+secrets: {KEY: {from: {env: KEY}, hosts: [h.example], header: x-api-key}}
+",
+    );
+    let passes = |path: &str, other: Option<Method>| {
+        let asked = SampleRequest::new("POST", &format!("https://h.example{path}")).unwrap();
+        let question = PolicyQuestion { override_method: other, ..asked.question() };
+        policy.decide(&question).is_unmatched()
+    };
+    assert!(passes("/v1/files", None));
+    for path in ["/v1/messages;x", "/v1/Messages", "/v1/messages/"] {
+        assert!(!passes(path, None), "{path}");
+    }
+    assert!(!passes("/v1/messages", Some(Method::Patch)));
+}
+
+/// Many servers ignore an upgrade that they do not know, and answer the request.
+#[test]
+fn a_websocket_is_no_way_around_a_secret() {
+    check_whole(
+        "version: 1
+net:
+  enabled: true
+  allow:
+    - {host: h.example, paths: [/v1/models], secret: KEY}
+    - {host: h.example, websocket: true}
+secrets: {KEY: {from: {env: KEY}, hosts: [h.example], header: x-api-key}}
+",
+        &[
+            "GET https://h.example/v1/models",
+            "GET wss://h.example/v1/models",
+            "GET wss://h.example/live",
+        ],
+        expect![[r#"
+            GET https://h.example/v1/models -> allow: net.allow[0]
+            GET wss://h.example/v1/models -> deny: rules allow it on different terms
+            GET wss://h.example/live -> allow: net.allow[1]
+        "#]],
+    );
+}
+
+#[test]
 fn a_sparing_deny_changes_nothing_where_it_does_not_match() {
     let text = "version: 1
 net:

@@ -136,7 +136,7 @@ secrets: {{KEY: {{hosts: [h.example], header: x-key}}}}
             overruled net.allow[1]
             near miss net.allow[0] but for the path
             would allow {host: h.example, methods: [GET], paths: [/v2]}
-            but a deny beats every allow: `net.deny[0]` (p line 5) spares only what a rule with a secret allows, and none matches
+            but a deny beats every allow: `net.deny[0]` (p line 5) spares only what a rule with a secret allows, however a server reads it
         "#]],
     );
 }

@@ -111,7 +111,7 @@ secrets: {{KEY: {{from: {{env: X}}, hosts: ['*.h.example'], header: x-key}}}}
         ),
         expect![[r#"
             p:2: not-in-force: net.allow[0]: secrets are not put into requests yet, so the gateway refuses it; what it names stays out of reach until that is built
-            p:2: beside-secret: net.allow[1]: lets requests to `a.h.example` pass without `KEY`, which `net.allow[0]` sends there; add `secret: KEY` to it, or to `net.deny`: {host: "a.h.example", unless: secret}
+            p:2: beside-secret: net.allow[1]: lets requests to `a.h.example` pass without `KEY`, which `net.allow[0]` sends there; if they must not, add to `net.deny`: {host: "a.h.example", unless: secret}
             p: wide-secret: secret `KEY` may go to every name below `*.h.example`; name the hosts one by one"#]],
     );
     check_whole(
@@ -131,6 +131,37 @@ secrets: {{KEY: {{from: {{env: X}}, hosts: ['*.h.example'], header: x-key}}}}
             p:2: unreachable: net.allow[1]: never decides: `net.deny[0]` answers deny first; remove one of the two
             p: wide-secret: secret `KEY` may go to every name below `*.h.example`; name the hosts one by one"#]],
     );
+}
+
+#[test]
+fn a_way_around_a_secret_is_named_by_what_both_rules_reach() {
+    let findings = |rules: &str| {
+        let text = format!(
+            "version: 1\nnet: {{enabled: true, {rules}}}\nsecrets: {{KEY: {{hosts: ['*.h.example'], header: x}}}}\n"
+        );
+        let policy = read(&Source::new("p", text), &NoFiles).unwrap();
+        let found = policy.lint().into_iter().filter(|it| it.code == "beside-secret");
+        found.map(|it| format!("{}: {}", it.message, it.instead)).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        findings("allow: [{host: '*.h.example', secret: KEY}, a.h.example, b.example]"),
+        [
+            "lets requests to `a.h.example` pass without `KEY`, which `net.allow[0]` sends there: if they must not, add to `net.deny`: {host: \"a.h.example\", unless: secret}"
+        ]
+    );
+    // A person is asked about the one, and TLS is opened instead of the other.
+    let ask = "allow: [a.h.example], ask: [{host: a.h.example, methods: [POST], secret: KEY}]";
+    assert!(findings(ask).is_empty());
+    let sealed = "allow: [{host: a.h.example, secret: KEY}], passthrough: [a.h.example]";
+    assert!(findings(sealed).is_empty());
+}
+
+#[test]
+fn only_an_allow_is_spared_for_its_secret() {
+    let ask = "ask: [{host: a.example.com, secret: KEY}]";
+    for deny in ["a.example.com", "{host: a.example.com, unless: secret}"] {
+        assert_eq!(codes(&format!("{ask}\n  deny: [{deny}]")), ["unreachable"], "{deny}");
+    }
 }
 
 #[test]
